@@ -18,13 +18,13 @@ function setup() {
 
 const s = (seq: number, change: Partial<LaneRow> = {}): LaneRow => theRow(seq, { stream: "s", ...change });
 
-test("a row is handed out once, however often it is read", () => {
+test("a row is returned once, however often it is read", () => {
   const { custody } = setup();
   expect(custody.take(theRow(1), false)).toBe(true);
   expect(custody.take(theRow(1), false)).toBe(false);
 });
 
-test("rule 7: a row that settled while the read ran is not handed out again", () => {
+test("rule 7: a row that settled during a read is not returned by that read", () => {
   const { custody } = setup();
   custody.take(theRow(1), false);
   custody.inFlight.beginRead([7]);
@@ -32,7 +32,7 @@ test("rule 7: a row that settled while the read ran is not handed out again", ()
   expect(custody.take(theRow(1), false)).toBe(false);
 });
 
-test("rule 4: a row that must wait holds its successors back, and no other stream", () => {
+test("rule 4: a row that must wait holds back its stream and no other", () => {
   const { custody } = setup();
   expect(custody.take(s(1, { waitMs: 300 }), false)).toBe(false);
   expect(custody.take(s(2), false)).toBe(false);
@@ -40,14 +40,14 @@ test("rule 4: a row that must wait holds its successors back, and no other strea
   expect(custody.holds.nextMs()).toBe(1_300);
 });
 
-test("a held stream goes on from its head, in order, up to the first row that must wait", () => {
+test("a held stream resumes at its first row, in order, up to the first row that must wait", () => {
   const { custody, clock, goOn } = setup();
   custody.take(s(1, { waitMs: 300 }), false);
   clock.nowMs = 1_300;
   expect(goOn([s(1), s(2), s(3, { waitMs: 50 }), s(4)])).toEqual([1, 2]);
 });
 
-test("while rows of a held stream are in flight nothing more of it goes; then it is looked at again at once", () => {
+test("a held stream with rows in flight returns nothing more and is read again when they settle", () => {
   const { custody, goOn } = setup();
   custody.take(s(1), false);
   custody.watch(custody.inFlightIn([7]));
@@ -57,7 +57,7 @@ test("while rows of a held stream are in flight nothing more of it goes; then it
   expect(goOn([s(2), s(3)])).toEqual([2, 3]);
 });
 
-test("rule 6: what settled while a read left its successors out is looked at again at once", () => {
+test("rule 6: a stream is read again if its row settled while a read left out the later ones", () => {
   const { custody, goOn } = setup();
   custody.take(s(1), false);
   const busy = custody.inFlightIn([7]);
@@ -66,7 +66,7 @@ test("rule 6: what settled while a read left its successors out is looked at aga
   expect(goOn([s(2)])).toEqual([2]);
 });
 
-test("what came back while a read ran keeps its time", () => {
+test("a row put back during a read keeps its delay", () => {
   const { custody } = setup();
   custody.take(s(1), false);
   const busy = custody.inFlightIn([7]);
@@ -75,7 +75,7 @@ test("what came back while a read ran keeps its time", () => {
   expect(custody.holds.nextMs()).toBe(1_500);
 });
 
-test("a stream with nothing left is let go", () => {
+test("a held stream without rows is released", () => {
   const { custody, goOn } = setup();
   custody.putBack(s(1), 0);
   custody.take(s(1), true);
@@ -83,7 +83,7 @@ test("a stream with nothing left is let go", () => {
   expect(custody.holds.size).toBe(0);
 });
 
-test("a stream with nothing left is kept when a mark moved meanwhile: a later row may have been passed over", () => {
+test("a held stream without rows is kept if a mark moved meanwhile, because it may have passed a later row", () => {
   const { custody, goOn } = setup();
   custody.take(s(1), true);
   expect(goOn([], { moved: true })).toEqual([]);
@@ -91,7 +91,7 @@ test("a stream with nothing left is kept when a mark moved meanwhile: a later ro
   expect(goOn([s(2)])).toEqual([2]);
 });
 
-test("a row that came back waits its time; its successors wait behind it", () => {
+test("a row that was put back waits, and later rows of its stream wait behind it", () => {
   const { custody, clock } = setup();
   custody.take(s(1), false);
   custody.putBack(s(1), 250);
@@ -102,26 +102,26 @@ test("a row that came back waits its time; its successors wait behind it", () =>
   expect(custody.holds.due(clock.nowMs, 9)).toHaveLength(1);
 });
 
-test("a row leased by its writer is looked at again soon, not when the lease ends", () => {
+test("a row leased by its writer is checked again before the lease ends", () => {
   const { custody } = setup();
   custody.take(s(1, { waitMs: 4_000, leased: true }), false);
   expect(custody.holds.nextMs()).toBe(1_050);
 });
 
-test("a row that is never due is looked at again all the same, since a person may replay it", () => {
+test("a row that is never due is checked regularly, because an operator may replay it", () => {
   const { custody } = setup();
   custody.take(s(1, { waitMs: 86_400_000 }), false);
   expect(custody.holds.nextMs()).toBeLessThanOrEqual(6_000);
 });
 
-test("a destination at rest keeps its held streams waiting", () => {
+test("a paused destination keeps its held streams waiting", () => {
   const { custody, goOn } = setup();
   custody.take(s(1), true);
   expect(goOn([s(1)], { resting: [s(1).topic] })).toEqual([]);
   expect([custody.holds.due(1_000, 9), custody.holds.size]).toEqual([[], 1]);
 });
 
-test("single rows that waited go on by themselves", () => {
+test("held rows without a key resume on their own", () => {
   const { custody, clock, goOn } = setup();
   custody.take(theRow(1, { waitMs: 10 }), false);
   clock.nowMs = 1_010;
@@ -129,7 +129,7 @@ test("single rows that waited go on by themselves", () => {
   expect(custody.holds.size).toBe(0);
 });
 
-test("what a read leaves out: held and busy streams, busy and held rows, of these lanes alone", () => {
+test("a read leaves out held streams, busy streams and held rows of its own lanes only", () => {
   const { custody } = setup();
   custody.take(s(1), false);
   custody.take(theRow(2), false);
@@ -139,7 +139,7 @@ test("what a read leaves out: held and busy streams, busy and held rows, of thes
   expect(custody.excludedParams([7])).toEqual(['{"t","s"}', "{1,2,3}"]);
 });
 
-test("a forgotten lane leaves nothing behind", () => {
+test("a forgotten lane leaves no state behind", () => {
   const { custody } = setup();
   custody.take(s(1), false);
   custody.take(theRow(2, { stream: "t", waitMs: 10 }), false);

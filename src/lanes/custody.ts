@@ -3,14 +3,17 @@ import { copyString } from "./intern-names.ts";
 import type { LaneRow } from "./lane-row.ts";
 import type { Read } from "./read.ts";
 
-/** A row leased by its writer is usually gone in a moment: look again soon, not when the lease ends. */
+/**
+ * The writer of a leased row usually settles it within milliseconds, so the row is checked long before the lease
+ * ends.
+ */
 const LEASED_RECHECK_MS = 50;
-/** A person may replay or discard what holds a stream back, and may do so on another machine. */
+/** The longest interval between checks of a held row: an operator may replay or discard it from another machine. */
 const MAX_HOLD_RECHECK_MS = 2_000;
 
 /**
- * The rows a reader has taken responsibility for: in flight, or held back until their stream may go on. A lane's mark
- * may pass only rows that are in here or gone, so nothing that was read once can be forgotten.
+ * The rows that a reader is responsible for: in flight or held. A lane's mark may pass only rows that are in here
+ * or deleted, so no row that was read once is lost.
  */
 export class Custody {
   readonly holds = new Holds();
@@ -21,7 +24,7 @@ export class Custody {
     this.#nowMs = nowMs;
   }
 
-  /** Into flight if it may be worked on now, and true; else it holds its stream back. */
+  /** Puts the row in flight and returns true if it may be handled now; otherwise holds its stream. */
   take(row: LaneRow, blocked: boolean, nowMs = this.#nowMs()): boolean {
     if (this.inFlight.knows(row) || this.holds.has(row)) return false;
     if (blocked || row.waitMs > 0) {
@@ -32,7 +35,7 @@ export class Custody {
     return true;
   }
 
-  /** Those of a read of lanes that may be worked on now. */
+  /** Takes the rows of a lane scan that may be handled now. */
   takeWalked({ rows, still }: Read): LaneRow[] {
     const nowMs = this.#nowMs();
     const taken: LaneRow[] = [];
@@ -42,7 +45,7 @@ export class Custody {
     return taken;
   }
 
-  /** Those of a read of urgent rows that fit and whose stream has nothing in flight. */
+  /** Takes the urgent rows that match `fits` and whose stream has nothing in flight. */
   takeExpress(read: Read | undefined, limit: number, fits: (rank: number) => boolean): LaneRow[] {
     const taken: LaneRow[] = [];
     for (const { row, rank } of read?.rows ?? []) {
@@ -54,7 +57,7 @@ export class Custody {
     return taken;
   }
 
-  // A held stream is let go only when nothing of it was left and no later row of it can have been passed over since.
+  // A held stream is released only if none of its rows is left and no mark has moved past a later one meanwhile.
   resumeHolds(
     due: readonly Hold[],
     rows: readonly LaneRow[],
@@ -94,8 +97,8 @@ export class Custody {
   }
 
   /**
-   * What was in flight when a read of its lane began: its successors were left out, yet the mark may pass them now, so
-   * they are looked for when it has settled, be it meanwhile.
+   * Holds the streams of rows that were in flight when a read of their lane began. The read left out the later rows
+   * of these streams, and the mark may pass them, so they are read again after the settle.
    */
   watch(rows: readonly LaneRow[]): void {
     const nowMs = this.#nowMs();
@@ -105,12 +108,12 @@ export class Custody {
     }
   }
 
-  /** What is in flight in these lanes now. */
+  /** Returns the rows that are in flight in these lanes. */
   inFlightIn(lanes: readonly number[]): LaneRow[] {
     return lanes.flatMap((lane) => this.inFlight.rowsIn(lane));
   }
 
-  /** Streams and rows that a read of these lanes leaves out, as parameters. */
+  /** The streams and rows that a read of these lanes must leave out, as statement parameters. */
   excludedParams(lanes: readonly number[]): [string, string] {
     const within = new Set(lanes);
     const busy = this.inFlightIn(lanes);
@@ -153,7 +156,7 @@ function groupByHold(rows: readonly LaneRow[]): Map<string | number, LaneRow[]> 
   return groups;
 }
 
-// However long it rests: a person may change its rows meanwhile, and the destination may come back early.
+// At most MAX_HOLD_RECHECK_MS: an operator may change the rows, and the destination may recover early.
 function restDelayMs({ topic }: LaneRow, restMs: ((topic: string) => number) | undefined): number {
   return Math.min(MAX_HOLD_RECHECK_MS, Math.max(LEASED_RECHECK_MS, restMs?.(topic) ?? 0));
 }
@@ -163,13 +166,14 @@ function recheckDelayMs(row: LaneRow): number {
 }
 
 /**
- * What has been handed out and not come back yet. A read does not see what settles while it runs, so it is compared
- * with everything that was in flight at any moment since it began; otherwise rows are sent twice with no fault at all.
+ * The rows that were returned by `fetch` and are not settled yet. A read does not see rows that settle while it
+ * runs, so its result is compared with everything that was in flight since it began. Otherwise rows would be sent
+ * twice.
  */
 export class InFlight {
   readonly #lanes = new Map<number, BusyLane>();
   readonly #streams = new Map<string, number>();
-  /** What came back from a lane since it was read last. */
+  /** Seqs that left flight since the last read of their lane began. */
   readonly #ghosts = new Map<number, Set<number>>();
   #size = 0;
 
@@ -177,7 +181,7 @@ export class InFlight {
     return this.#size;
   }
 
-  /** No two reads of a lane run at once. */
+  /** Forgets the ghosts of these lanes. Two reads never cover the same lane at once. */
   beginRead(lanes: readonly number[]): void {
     if (this.#ghosts.size > 0) for (const lane of lanes) this.#ghosts.delete(lane);
   }
@@ -186,12 +190,12 @@ export class InFlight {
     return this.#lanes.get(lane)?.rows.has(seq) === true;
   }
 
-  /** This very row, as it was handed out, and not what was read in its place since. */
+  /** True for this very object, false for a copy of the row that was read after the lane was lost and regained. */
   holds(row: LaneRow | undefined): boolean {
     return row !== undefined && this.#lanes.get(row.lane)?.rows.get(row.seq) === row;
   }
 
-  /** In flight now, or at some moment since the read of its lane began. */
+  /** True if the row is in flight or was at some time since the read of its lane began. */
   knows(row: LaneRow): boolean {
     return this.has(row) || this.#ghosts.get(row.lane)?.has(row.seq) === true;
   }
@@ -208,12 +212,12 @@ export class InFlight {
     if (row.stream !== null) this.#streams.set(row.stream, (this.#streams.get(row.stream) ?? 0) + 1);
   }
 
-  /** The same row with its message is handed out in its place. */
+  /** Replaces a row by its copy that includes the message. */
   replace(row: LaneRow, whole: LaneRow): void {
     if (row !== whole && this.holds(row)) this.#lanes.get(row.lane)?.rows.set(row.seq, whole);
   }
 
-  /** False for what was handed out before its lane was lost: the row may be on its way again, as another one. */
+  /** Returns false for a row that was read before its lane was lost: a newer copy may be in flight. */
   remove(row: LaneRow): boolean {
     const lane = this.#lanes.get(row.lane);
     if (lane?.rows.get(row.seq) !== row) return false;
@@ -229,7 +233,7 @@ export class InFlight {
     return !this.#lanes.has(lane);
   }
 
-  /** How long the lane has had something in flight without a pause. */
+  /** Milliseconds for which the lane has had rows in flight without a gap. */
   busyMs(lane: number, nowMs: number): number {
     const busy = this.#lanes.get(lane);
     return busy === undefined ? 0 : nowMs - busy.sinceMs;
@@ -261,26 +265,26 @@ interface BusyLane {
   readonly rows: Map<number, LaneRow>;
 }
 
-/** A stream (or a single row without a key) that must wait, and when to look at it again. */
+/** A stream, or a single row without a key, that must wait. */
 interface Hold {
   readonly lane: number;
   readonly stream: string | null;
   readonly seq: number;
-  /** On the monotonic clock; Infinity while rows of it are in flight. */
+  /** When to read it again, on the monotonic clock; Infinity while its rows are in flight. */
   untilMs: number;
 }
 
-/** A lane that is being given up, or whose lease is in doubt, is asked for again after this long. */
+/** Holds of a draining lane, or of one with a doubtful lease, are checked again after this long. */
 const CLOSED_LANE_MS = 50;
 
 /**
- * What is held back. A failing head holds its own stream and nothing else: the scan passes it over, so its
- * successors cost nothing, and it is read again from its beginning, through an index, when it is due.
+ * The held streams and rows. A failed row holds only its own stream. Scans skip the stream, and it is read from its
+ * first row, by index, when it is due.
  */
 export class Holds {
   readonly #streams = new Map<string, Hold>();
   readonly #rows = new Map<number, Hold>();
-  /** No hold ends before this; it may be too early, never too late. */
+  /** A lower bound for the end of the next hold. */
   #earliestMs = Infinity;
 
   get size(): number {
@@ -305,7 +309,7 @@ export class Holds {
     this.#streams.set(hold.stream, hold);
   }
 
-  /** Somebody changed rows of these lanes by hand: everything held there is looked at again. */
+  /** Makes all holds of these lanes due, because an operator changed rows there. */
   recheck(lanes: ReadonlySet<number>, nowMs: number): void {
     for (const held of this.#all()) {
       if (lanes.has(held.lane) && held.untilMs < Infinity) held.untilMs = nowMs;
@@ -313,7 +317,7 @@ export class Holds {
     this.#earliestMs = nowMs;
   }
 
-  /** Its time was changed in place. */
+  /** Call it after changing `untilMs`. */
   updateEarliest(hold: Hold): void {
     this.#earliestMs = Math.min(this.#earliestMs, hold.untilMs);
   }
@@ -323,7 +327,7 @@ export class Holds {
     else this.#streams.delete(hold.stream);
   }
 
-  /** Those whose time has come, of lanes that may be worked on; the others of them wait a little and take nobody's place. */
+  /** Returns holds that are due in lanes that may be worked on. Due holds of other lanes wait a little longer. */
   due(nowMs: number, limit: number, mayWorkOn: (lane: number) => boolean = () => true): Hold[] {
     if (this.#earliestMs > nowMs) return [];
     const due: Hold[] = [];

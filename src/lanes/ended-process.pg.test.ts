@@ -10,13 +10,13 @@ import { LANES } from "./share.ts";
 
 const onLinux = test.skipIf(process.platform !== "linux");
 
-interface Told {
+interface MemberProcess {
   readonly place?: string | null;
   readonly backend?: number;
 }
 
-/** Where another process of this machine runs, or ran. */
-async function placeOfOther(fate: "running" | "ended"): Promise<string | null> {
+/** Locates another process of this machine that is running or has ended. */
+async function locateOther(fate: "running" | "ended"): Promise<string | null> {
   const other = spawn(process.execPath, ["-e", "setInterval(() => undefined, 1000)"]);
   onTestFinished(() => void other.kill("SIGKILL"));
   const place = locateProcess(other.pid ?? 0);
@@ -27,28 +27,28 @@ async function placeOfOther(fate: "running" | "ended"): Promise<string | null> {
 }
 
 async function setup() {
-  const house = await relays();
-  const { pool } = house;
+  const harness = await relays();
+  const { pool } = harness;
   await pool.query(
     "insert into sagabox.relay_lane (lane, scope) select lane, 1 from generate_series(256, 511) as lane",
   );
-  /** The number of a session, which goes on or has ended. */
-  const sessionOf = async (fate: "open" | "ended"): Promise<number> => {
+  /** Returns the pid of a session that is open or has ended. */
+  const openSession = async (fate: "open" | "ended"): Promise<number> => {
     const client = await pool.connect();
     const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
     const pid = rows[0]?.pid ?? 0;
     if (fate === "open") onTestFinished(() => client.release());
     else client.release(true);
     const there = "select count(*)::int as n from pg_stat_activity where pid = $1";
-    await until(async () => (await house.rows(there, [pid]))[0]?.["n"] === (fate === "open" ? 1 : 0));
+    await until(async () => (await harness.rows(there, [pid]))[0]?.["n"] === (fate === "open" ? 1 : 0));
     return pid;
   };
-  /** A member of another process, with an hour of lease and all lanes of its scope. */
-  const elsewhere = async (id: string, process: string | null, scope: number, told: Told = {}) => {
+  /** Inserts a member of another process, with a lease of one hour and all lanes of its scope. */
+  const insertMember = async (id: string, process: string | null, scope: number, of: MemberProcess = {}) => {
     await pool.query(
       `insert into sagabox.member (id, scope, worker, lease_until, process, backend, place)
        values ($1, $2, $1, clock_timestamp() + interval '1 hour', $3, $4, $5)`,
-      [id, scope, process, told.backend, told.place],
+      [id, scope, process, of.backend, of.place],
     );
     await pool.query("update sagabox.relay_lane set owner = $1, token = 't', fence = 1 where scope = $2", [
       id,
@@ -56,16 +56,16 @@ async function setup() {
     ]);
   };
   const member = async (scope = 0) => {
-    const holder = new SessionHolder(house.database, "member", {});
+    const holder = new SessionHolder(harness.database, "member", {});
     const ownership = new LaneOwnership({
-      database: house.database,
+      database: harness.database,
       session: () => holder.get(),
       schema: "sagabox",
       scope,
       scopeName: "outbox",
       worker: "here",
       settings: laneSettings({ lease: 1_000 }),
-      observer: house.observer,
+      observer: harness.observer,
     });
     onTestFinished(async () => {
       await ownership.stop();
@@ -74,10 +74,10 @@ async function setup() {
     await ownership.start();
     return ownership;
   };
-  /** Until it has looked around for longer than it waits for anybody. */
-  const lookedAround = async () => {
+  /** Waits for four renewals, which is longer than the grace period for ended processes. */
+  const fourRenewals = async () => {
     const renewed = async (): Promise<string> =>
-      JSON.stringify(await house.rows("select lease_until from sagabox.member where worker = 'here'"));
+      JSON.stringify(await harness.rows("select lease_until from sagabox.member where worker = 'here'"));
     for (let times = 0; times < 4; times++) {
       const before = await renewed();
       await until(async () => (await renewed()) !== before);
@@ -85,63 +85,63 @@ async function setup() {
   };
   const leases = async () =>
     (
-      await house.rows<{ id: string }>(
+      await harness.rows<{ id: string }>(
         "select id from sagabox.member where lease_until > clock_timestamp() and worker <> 'here' order by id",
       )
     ).map(({ id }) => id);
-  return { ...house, sessionOf, elsewhere, member, lookedAround, leases };
+  return { ...harness, openSession, insertMember, member, fourRenewals, leases };
 }
 
 onLinux(
-  "A8: the lanes of a process that was killed here are taken over long before its lease is over",
+  "A8: the lanes of a process that was killed on this machine are taken over long before its lease ends",
   async () => {
-    const { sessionOf, elsewhere, member, leases, pool } = await setup();
-    const place = await placeOfOther("ended");
-    await elsewhere("relay", "killed", 0, { place, backend: await sessionOf("ended") });
-    await elsewhere("consumer", "killed", 1, { place, backend: await sessionOf("ended") });
+    const { openSession, insertMember, member, leases, pool } = await setup();
+    const place = await locateOther("ended");
+    await insertMember("relay", "killed", 0, { place, backend: await openSession("ended") });
+    await insertMember("consumer", "killed", 1, { place, backend: await openSession("ended") });
     await pool.query(
       `insert into sagabox.member (id, scope, worker, lease_until, process)
      values ('ledger', -1, 'ledger', clock_timestamp() + interval '1 hour', 'killed')`,
     );
     const taking = await member(0);
     await until(() => taking.size === LANES);
-    // In every scope at once; the ledger of what it was running among them.
+    // The leases ended in every scope at once, including the crash ledger's.
     expect(await leases()).toEqual([]);
   },
 );
 
-onLinux("A8: a process that lives keeps its whole lease, though none of its sessions is left", async () => {
-  const { sessionOf, elsewhere, member, lookedAround, leases } = await setup();
-  const told = { place: await placeOfOther("running"), backend: await sessionOf("ended") };
-  await elsewhere("relay", "cut off", 0, told);
+onLinux("A8: a live process keeps its whole lease even without any session", async () => {
+  const { openSession, insertMember, member, fourRenewals, leases } = await setup();
+  const of = { place: await locateOther("running"), backend: await openSession("ended") };
+  await insertMember("relay", "cut off", 0, of);
   const waiting = await member(0);
-  await lookedAround();
+  await fourRenewals();
   expect([waiting.size, await leases()]).toEqual([0, ["relay"]]);
 });
 
-onLinux("A8: a process with a session left is not gone, whatever seems to have become of it", async () => {
-  const { sessionOf, elsewhere, member, lookedAround, leases } = await setup();
-  const place = await placeOfOther("ended");
-  await elsewhere("relay", "half", 0, { place, backend: await sessionOf("ended") });
-  await elsewhere("consumer", "half", 1, { place, backend: await sessionOf("open") });
+onLinux("A8: a process with one open session is not dismissed", async () => {
+  const { openSession, insertMember, member, fourRenewals, leases } = await setup();
+  const place = await locateOther("ended");
+  await insertMember("relay", "half", 0, { place, backend: await openSession("ended") });
+  await insertMember("consumer", "half", 1, { place, backend: await openSession("open") });
   const waiting = await member(0);
-  await lookedAround();
+  await fourRenewals();
   expect([waiting.size, await leases()]).toEqual([0, ["consumer", "relay"]]);
 });
 
-test("A8: who does not say where it runs, or by which session, or runs elsewhere, keeps its whole lease", async () => {
-  const { sessionOf, elsewhere, member, lookedAround, leases } = await setup();
-  await elsewhere("older", null, 0);
-  await elsewhere("abroad", "abroad", 1, { place: "elsewhere/1/1", backend: await sessionOf("ended") });
+test("A8: a member without known process or session, or on another machine, keeps its whole lease", async () => {
+  const { openSession, insertMember, member, fourRenewals, leases } = await setup();
+  await insertMember("older", null, 0);
+  await insertMember("abroad", "abroad", 1, { place: "elsewhere/1/1", backend: await openSession("ended") });
   const waiting = [await member(0), await member(1)];
-  await lookedAround();
+  await fourRenewals();
   expect([waiting.map(({ size }) => size), await leases()]).toEqual([
     [0, 0],
     ["abroad", "older"],
   ]);
 });
 
-test("A8: a member whose session ended says so with the next one, and keeps its lanes", async () => {
+test("A8: a member whose session ended registers its next session and keeps its lanes", async () => {
   const { member, rows, pool } = await setup();
   const first = await member();
   await until(() => first.size === LANES);

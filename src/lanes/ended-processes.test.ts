@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { EndedProcesses } from "./ownership.ts";
 
-test("what has just ended is given time, and what is no longer said to have ended begins anew", () => {
+test("an ended process gets a grace period, which restarts if it appeared alive in between", () => {
   const deaths = new EndedProcesses(30_000);
   expect(deaths.listOverdue(["a"], 0)).toEqual([]);
   expect(deaths.listOverdue(["a"], 1_999)).toEqual([]);
@@ -10,7 +10,7 @@ test("what has just ended is given time, and what is no longer said to have ende
   expect(deaths.listOverdue(["a"], 4_000)).toEqual([]);
 });
 
-test("each is overdue by its own time, until it is no longer told of", () => {
+test("each process is overdue after its own grace period, until it is no longer listed", () => {
   const deaths = new EndedProcesses(30_000);
   deaths.listOverdue(["a"], 0);
   expect(deaths.listOverdue(["a", "b"], 2_000)).toEqual(["a"]);
@@ -18,7 +18,7 @@ test("each is overdue by its own time, until it is no longer told of", () => {
   expect(deaths.listOverdue(["b"], 4_001)).toEqual(["b"]);
 });
 
-test("with a short lease it is half of that", () => {
+test("the grace period is at most half of the lease", () => {
   const deaths = new EndedProcesses(1_000);
   deaths.listOverdue(["a"], 0);
   expect([deaths.listOverdue(["a"], 499), deaths.listOverdue(["a"], 500)]).toEqual([[], ["a"]]);

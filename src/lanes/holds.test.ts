@@ -5,7 +5,7 @@ import { Holds } from "./custody.ts";
 const names = (holds: readonly { stream: string | null; seq: number }[]) =>
   holds.map((held) => held.stream ?? held.seq);
 
-test("a stream is held once, whichever of its rows asked for it; the last word about the time counts", () => {
+test("a stream has one hold, and the last call sets its time", () => {
   const holds = new Holds();
   holds.hold(aRow(1, { stream: "s" }), 100);
   holds.hold(aRow(2, { stream: "s" }), 50);
@@ -14,13 +14,13 @@ test("a stream is held once, whichever of its rows asked for it; the last word a
   expect(names(holds.due(50, 10))).toEqual(["s"]);
 });
 
-test("rows without a key hold only themselves", () => {
+test("a row without a key holds only itself", () => {
   const holds = new Holds();
   holds.hold(aRow(1), 0);
   expect([holds.has(aRow(1)), holds.has(aRow(2))]).toEqual([true, false]);
 });
 
-test("nothing is due before its time, and no more than asked for", () => {
+test("holds are due at their time, and at most `limit` are returned", () => {
   const holds = new Holds();
   for (const seq of [1, 2, 3]) holds.hold(aRow(seq), seq * 10);
   expect(holds.due(5, 10)).toEqual([]);
@@ -29,7 +29,7 @@ test("nothing is due before its time, and no more than asked for", () => {
   expect(holds.nextMs()).toBe(10);
 });
 
-test("what is due in a lane that may not be worked on takes nobody's place, and is asked for again soon, not at once", () => {
+test("due holds of a lane that may not be worked on do not count towards the limit and are checked again soon", () => {
   const holds = new Holds();
   for (const seq of [1, 2, 3]) holds.hold(aRow(seq, { lane: 1 }), 0);
   holds.hold(aRow(4, { lane: 2 }), 0);
@@ -41,7 +41,7 @@ test("what is due in a lane that may not be worked on takes nobody's place, and 
   expect(names(holds.due(holds.nextMs(), 2))).toHaveLength(2);
 });
 
-test("the next time is never too late, also after a hold was shortened in place", () => {
+test("the next time is never too late, even after a hold was shortened in place", () => {
   const holds = new Holds();
   holds.hold(aRow(1, { stream: "s" }), 500);
   const [held] = holds.due(500, 1);
@@ -52,7 +52,7 @@ test("the next time is never too late, also after a hold was shortened in place"
   expect(holds.nextMs()).toBe(20);
 });
 
-test("what is released or forgotten with its lane is held no more", () => {
+test("a released hold, or one of a forgotten lane, is gone", () => {
   const holds = new Holds();
   holds.hold(aRow(1, { stream: "s", lane: 1 }), 0);
   holds.hold(aRow(2, { lane: 1 }), 0);

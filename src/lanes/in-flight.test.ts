@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { aRow, theRow } from "../../test/support/lane-rows.ts";
 import { InFlight } from "./custody.ts";
 
-test("rule 7: what settles while a read runs is still known to that read, and forgotten by the next", () => {
+test("rule 7: a row that settles during a read is known to that read and forgotten by the next", () => {
   const inFlight = new InFlight();
   inFlight.add(theRow(1), 0);
   inFlight.beginRead([7]);
@@ -12,7 +12,7 @@ test("rule 7: what settles while a read runs is still known to that read, and fo
   expect(inFlight.knows(theRow(1))).toBe(false);
 });
 
-test("a read of other lanes forgets nothing that a read of this one must know", () => {
+test("a read of other lanes keeps the ghosts of this lane", () => {
   const inFlight = new InFlight();
   inFlight.add(theRow(1), 0);
   inFlight.beginRead([7]);
@@ -22,7 +22,7 @@ test("a read of other lanes forgets nothing that a read of this one must know", 
   expect(inFlight.knows(theRow(1))).toBe(true);
 });
 
-test("a row that was lost with its lane and read again is another one", () => {
+test("a row that was read again after its lane was lost is a different row", () => {
   const inFlight = new InFlight();
   const [lost, again] = [aRow(1), aRow(1)];
   inFlight.add(lost, 0);
@@ -32,13 +32,13 @@ test("a row that was lost with its lane and read again is another one", () => {
   expect([inFlight.holds(lost), inFlight.holds(again)]).toEqual([false, true]);
 });
 
-test("a row is taken out once", () => {
+test("a row is removed once", () => {
   const inFlight = new InFlight();
   inFlight.add(theRow(1), 0);
   expect([inFlight.remove(theRow(1)), inFlight.remove(theRow(1))]).toEqual([true, false]);
 });
 
-test("a stream is in flight until the last of its rows has come back", () => {
+test("a stream is in flight until its last row is removed", () => {
   const inFlight = new InFlight();
   for (const seq of [1, 2]) inFlight.add(theRow(seq, { stream: "s" }), 0);
   inFlight.remove(theRow(1, { stream: "s" }));
@@ -47,7 +47,7 @@ test("a stream is in flight until the last of its rows has come back", () => {
   expect(inFlight.hasStream("s")).toBe(false);
 });
 
-test("a lane is busy from its first row to its last, and idle in between", () => {
+test("a lane is busy from its first row to its last, and idle otherwise", () => {
   const inFlight = new InFlight();
   inFlight.add(theRow(1), 100);
   inFlight.add(theRow(2), 150);
@@ -57,7 +57,7 @@ test("a lane is busy from its first row to its last, and idle in between", () =>
   expect([inFlight.busyMs(7, 200), inFlight.isIdle(7)]).toEqual([0, true]);
 });
 
-test("a lost lane takes its rows and their streams along, and no others", () => {
+test("a lost lane drops its own rows and streams only", () => {
   const inFlight = new InFlight();
   inFlight.add(theRow(1, { lane: 1, stream: "s" }), 0);
   inFlight.add(theRow(2, { lane: 2, stream: "t" }), 0);
@@ -66,7 +66,7 @@ test("a lost lane takes its rows and their streams along, and no others", () => 
   expect(inFlight.rowsIn(2).map((row) => row.seq)).toEqual([2]);
 });
 
-test("what was handed out before its lane was lost does not take away what was read in its place since", () => {
+test("removing a row from before its lane was lost keeps the newer copy", () => {
   const inFlight = new InFlight();
   const [before, since] = [theRow(1), theRow(1, { waitMs: 1 })];
   inFlight.add(before, 0);
@@ -75,7 +75,7 @@ test("what was handed out before its lane was lost does not take away what was r
   expect([inFlight.remove(before), inFlight.size, inFlight.holds(since)]).toEqual([false, 1, true]);
 });
 
-test("a row that got its message is known as the whole one from then on", () => {
+test("a row that got its message is known as the complete one from then on", () => {
   const inFlight = new InFlight();
   const [narrow, whole] = [theRow(1), theRow(1, { waitMs: 2 })];
   inFlight.add(narrow, 0);

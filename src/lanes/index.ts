@@ -1,7 +1,7 @@
-// Lanes: the way work is divided and kept in order. A lane is one of 256 slices of a table of narrow rows; exactly
-// one member owns it at a time, under a lease, a fence and a token. The reader below walks the lanes it owns without
-// locking rows, holds back the stream of a failing head, and never hands out a row twice. The outbox relay and the
-// Postgres transport are the two users.
+// Lanes divide the rows of `outbox` and `queue` among workers and keep them in order. A lane is one of 256 slices
+// of such a table. One worker owns a lane at a time, under a lease, a fence and a token. The reader scans the lanes
+// of its worker without row locks, holds back a stream whose first row failed, and never returns a row twice. The
+// outbox relay and the PostgreSQL transport use it.
 export { LANES, fairShare } from "./share.ts";
 export { laneSettings, type LaneOptions, type LaneSettings } from "./options.ts";
 export { LaneOwnership, type Claim, type LaneWorker } from "./ownership.ts";

@@ -1,11 +1,12 @@
-/** More are not remembered: topics may be made by the thousand. */
+/** The cache is cleared at this size, because topics may be created dynamically. */
 const MAX_NAMES = 1_000;
 
 const names = new Map<string, string>();
 
 /**
- * For the few names that come again with every row, each as one text instead of a piece of every answer. One for each
- * field: usually it is the name that came last, and to compare is less than to look up.
+ * Returns a function that replaces equal names by one shared string, so that each row does not keep a slice of its
+ * result set in memory. Use one interner per field: consecutive rows usually repeat the previous name, and one
+ * comparison is cheaper than a lookup.
  */
 export function createNameInterner(): (name: string) => string {
   let last = "";
@@ -13,15 +14,18 @@ export function createNameInterner(): (name: string) => string {
 }
 
 function internName(name: string): string {
-  const same = names.get(name);
-  if (same !== undefined) return same;
+  const known = names.get(name);
+  if (known !== undefined) return known;
   if (names.size >= MAX_NAMES) names.clear();
   const own = copyString(name);
   names.set(own, own);
   return own;
 }
 
-/** A copy. A piece of a text keeps the whole text in memory, which matters for what is remembered. */
+/**
+ * Copies a string. V8 keeps the whole parent string alive for a slice of it, so strings that are stored for long
+ * need a copy.
+ */
 export function copyString(text: string): string {
   return Buffer.from(text).toString();
 }

@@ -52,14 +52,14 @@ const own = { messageId, writtenOn: "2026-11-15", topic, type, expiresAt: null }
 const origin = { atMs: 5, server: "s" };
 const bare = (text: string): PackedRow => new PackedRow(text.split("\u001f"), packedMessages([]), origin);
 
-test("a message is put together again unchanged, and expires when its row says so", () => {
+test("a message is parsed unchanged, with the expiry of its row", () => {
   const messages = packedMessages([{ messages: message }]);
   expect(messageFor(own, messages).message).toEqual({ ...sampleMessage, expiresAt: null });
   expect(messageFor({ ...own, expiresAt: sampleMessage.expiresAt }, messages).message).toEqual(sampleMessage);
   expect(messageFor(aRow(2), messages)).toEqual({ message: null });
 });
 
-test("of a message like most others only what is its own is told", () => {
+test("a message with default details is sent without them", () => {
   const messages = packedMessages([{ messages: packed(...usual, "", sampleMessage.data) }]);
   expect(messageFor(own, messages).message).toEqual({
     ...sampleMessage,
@@ -76,7 +76,7 @@ test("of a message like most others only what is its own is told", () => {
   });
 });
 
-test("of two copies of a message a row gets the one of its own day", () => {
+test("a row gets the copy of its message from its own day", () => {
   const edited = message.replace("2026-11-15", "2026-11-16").replace(sampleMessage.data, '{"edited":true}');
   const messages = packedMessages([{ messages: `${edited}\u001e${message}` }]);
   const dataOf = (writtenOn: string) => messageFor({ ...own, writtenOn }, messages).message?.data;
@@ -87,7 +87,7 @@ test("of two copies of a message a row gets the one of its own day", () => {
   ]);
 });
 
-test("a row keeps numbers too big for a number as text", () => {
+test("a row keeps numbers beyond the safe integer range as strings", () => {
   expect(bare(row)).toMatchObject({
     lane: 3,
     seq: 9007199254740991,
@@ -105,7 +105,7 @@ test("a row keeps numbers too big for a number as text", () => {
   });
 });
 
-test("of a row that is due, nobody's and without an end nothing more is told", () => {
+test("a row that is due, not leased and without expiry is sent without these fields", () => {
   const plain = `${row.split("\u001f").slice(0, 8).join("\u001f")}\u001f\u001f`;
   expect(bare(plain)).toMatchObject({
     attempts: 0,
@@ -117,14 +117,14 @@ test("of a row that is due, nobody's and without an end nothing more is told", (
   });
 });
 
-test("a row that was read with its message has it, in the copy of its day", () => {
+test("a row that was read with its message has the copy of its day", () => {
   const whole = new PackedRow(row.split("\u001f"), packedMessages([{ messages: message }]), origin);
   expect([isWhole(whole), isWhole(bare(row))]).toEqual([true, false]);
   expect(whole.message).toEqual({ ...sampleMessage, expiresAt: "2026-11-15T08:09:10.500000Z" });
 });
 
 test.each(["{", "[]", "null", '"a"'])(
-  "headers like %s make a message that cannot be read: it says why, and throws nothing",
+  "headers like %s make a message unreadable: the row reports why, without throwing",
   (headers) => {
     const damaged = packedMessages([
       { messages: message.replace(JSON.stringify(sampleMessage.headers), headers) },

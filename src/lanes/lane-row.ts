@@ -4,11 +4,11 @@ import { createNameInterner } from "./intern-names.ts";
 
 const [topicName, typeName, sourceName] = [createNameInterner(), createNameInterner(), createNameInterner()];
 
-/** A narrow row as its reader sees it. */
+/** A row of `outbox` or `queue` as its reader sees it. */
 export interface LaneRow {
   readonly lane: number;
   readonly seq: number;
-  /** Topic and key in one number; null where there is no key and so no order. */
+  /** A hash of topic and key; null for rows without a key, which have no order. */
   readonly stream: string | null;
   readonly topic: string;
   readonly type: string;
@@ -17,51 +17,51 @@ export interface LaneRow {
   readonly maxAttempts: number;
   /** Milliseconds until the row may be worked on; zero or less means now. */
   readonly waitMs: number;
-  /** The process that wrote it is sending it right now. */
+  /** The process that wrote the row is sending it right now. */
   readonly leased: boolean;
   readonly expired: boolean;
   readonly writtenOn: string;
-  /** Where it was found in the table; it is elsewhere once it was changed. */
+  /** The row's `ctid` when it was read. An update moves the row to another ctid. */
   readonly place: string;
   readonly origin: ReadOrigin;
-  /** A replayed message may have outlived the time it was first given. */
+  /** When the row expires. A replayed message may have outlived its original expiry. */
   readonly expiresAt: string | null;
-  /** Only when the reader was asked for messages, and only one that can be read. */
+  /** Null if messages were not requested, or the message is gone or unreadable. */
   readonly message: Message | null;
-  /** Why its message, which is there, cannot be read. */
+  /** Why the stored message cannot be parsed. */
   readonly flaw?: Error | undefined;
 }
 
-/** Where rows come from: when their read was asked for, on the monotonic clock, and of which server, where that is known. */
+/** When a read began, on the monotonic clock, and on which server, if known. */
 export interface ReadOrigin {
   readonly atMs: number;
   readonly server: string | undefined;
 }
 
-/** What every read tells about the moment it was made. */
+/** The state of the database at the time of a read. */
 export interface ReadMoment {
-  /** Every transaction below this number has ended. */
+  /** Every transaction below this id has ended. */
   readonly horizon: string;
-  /** The last seq drawn by anybody, committed or not. */
+  /** The last seq drawn, committed or not. */
   readonly tail: string;
-  /** Rows of another priority than the default exist. */
+  /** Rows with another priority than the default exist. */
   readonly express: boolean;
 }
 
-/** The moment stands in the first row of an answer; some answers repeat it. */
+/** A result row of a read. The first row of a result holds the moment; some statements repeat it. */
 export interface RawRow {
   readonly horizon: string | null;
   readonly tail: string | null;
   readonly express: boolean | null;
-  /** One row or several, joined, each of joined fields; null where there is none. */
+  /** Joined rows of joined fields; null if there are none. */
   readonly rows: string | null;
-  /** The priority of the one row, raised by its age. */
+  /** The priority of the single row, raised by its age. */
   readonly rank?: number;
-  /** One message or several, joined in the same way. They come after the rows they belong to. */
+  /** Joined messages. They follow the rows they belong to. */
   readonly messages?: string | null;
 }
 
-/** A row as it was read. Its message is taken apart when somebody asks for it, when the next read is on its way. */
+/** A row as it was read. Its message is parsed on first access, while the next read is already running. */
 export class PackedRow implements LaneRow {
   readonly lane: number;
   readonly seq: number;
@@ -91,11 +91,11 @@ export class PackedRow implements LaneRow {
     this.writtenOn = fields[6] ?? "";
     this.place = fields[7] ?? "";
     this.origin = origin;
-    // Left out of a row that was never tried and may be tried as often as is usual.
+    // The server leaves these fields out for a row without attempts and with the default limit.
     const [attempts, maxAttempts] = fields[8] ? fields[8].split("/").map(Number) : [];
     this.attempts = attempts ?? 0;
     this.maxAttempts = maxAttempts ?? 10;
-    // Left out of a row that is due, nobody's and without an end.
+    // The server leaves these fields out for a row that is due, not leased and without expiry.
     this.waitMs = fields[9] ? Number(fields[9]) : 0;
     this.leased = fields[10] === "1";
     this.expired = fields[11] === "1";
@@ -125,7 +125,7 @@ type MessageRead = Pick<LaneRow, "message" | "flaw">;
 
 const NOT_FOUND: MessageRead = Object.freeze({ message: null });
 
-// One message that somebody damaged must not keep its neighbours from being read.
+// A message that was damaged in the database must not prevent the others from being read.
 function readPacked(packed: string, row: RowMessageFields): MessageRead {
   try {
     return { message: parseMessage(packed, row) };
@@ -134,17 +134,17 @@ function readPacked(packed: string, row: RowMessageFields): MessageRead {
   }
 }
 
-/** Whether it came with its message. */
+/** Returns whether the row was read together with its message. */
 export function isWhole(row: LaneRow): boolean {
   return row instanceof PackedRow ? row.isWhole : row.message !== null;
 }
 
-/** An earlier row of its stream has another priority and goes first. */
+/** An earlier row of its stream has another priority and must be handled first. */
 export function isBlocked(fields: readonly string[]): boolean {
   return fields[13] === "1";
 }
 
-/** Messages by id. One whose letter was edited has a second copy on another day, which stands under id and day. */
+/** Messages by id. An edited dead letter has a second copy on another day, stored under id and day. */
 export type PackedMessages = ReadonlyMap<string, string>;
 
 export function packedMessages(
@@ -162,13 +162,13 @@ export function packedMessages(
   return byId;
 }
 
-/** The message a row stands for, in the copy of the day that the row names; null where it is gone or no message. */
+/** Parses the message of a row, in the copy of the row's day; null if it is gone or unreadable. */
 export function messageFor(row: MessageRef & RowMessageFields, messages: PackedMessages): MessageRead {
   const packed = packedFor(row, messages);
   return packed === undefined ? NOT_FOUND : readPacked(packed, row);
 }
 
-/** What a row says of its message. */
+/** The message fields that are taken from the row. */
 type RowMessageFields = Pick<LaneRow, "topic" | "type" | "expiresAt">;
 type MessageRef = Pick<LaneRow, "messageId" | "writtenOn">;
 
@@ -178,7 +178,8 @@ function packedFor({ messageId, writtenOn }: MessageRef, messages: PackedMessage
   return messages.get(messageId + SEPARATOR + writtenOn);
 }
 
-// As it was written; when it expires, the row decides. Field by field: an object spread costs more than all the rest.
+// The row overrides the expiry. Fields are listed one by one because an object spread is slower than all other
+// parsing.
 function parseMessage(raw: string, { topic, type, expiresAt }: RowMessageFields): Message {
   const fields = raw.split(SEPARATOR);
   const details = fields[7] ? parseDetails(fields) : USUAL_DETAILS;
@@ -218,7 +219,7 @@ type Details = Pick<
   | "priority"
 >;
 
-/** What is left out of a message that differs in none of it. */
+/** The details that the server leaves out if all of them have these values. */
 const USUAL_DETAILS: Details = Object.freeze({
   kind: "event",
   schemaVersion: 1,
@@ -246,7 +247,7 @@ function parseDetails(fields: readonly string[]): Details {
   };
 }
 
-/** The moment a read was made at, from the first row of its answer. */
+/** Reads the moment from the first row of a result. */
 export function parseMoment(rows: readonly RawRow[]): ReadMoment | undefined {
   const { horizon = null, tail = null, express = null } = rows[0] ?? {};
   return horizon === null || tail === null ? undefined : { horizon, tail, express: express === true };
@@ -257,7 +258,7 @@ export const ROW_SEPARATOR = "\u001e";
 
 const WHOLE_TIME = "2026-11-15 08:09:10.500000".length;
 
-/** A timestamp as the server writes it, in UTC, e.g. `2026-11-15 08:09:10.5`, always with six digits. */
+/** Converts a UTC timestamp of the server, e.g. `2026-11-15 08:09:10.5`, to ISO 8601 with six fractional digits. */
 function isoTime(text: string): string {
   if (text.length === WHOLE_TIME) return `${text.slice(0, 10)}T${text.slice(11)}Z`;
   const [whole = "", fraction = ""] = text.split(".");

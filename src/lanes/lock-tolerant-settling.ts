@@ -21,19 +21,19 @@ export interface LockToleranceOptions {
   readonly ownership: LaneOwnership;
   readonly reader: LaneReader;
   readonly observer: Observer;
-  /** A session on which waiting for a lock delays nothing urgent. */
+  /** A session for lock waits, so that they do not delay other statements. */
   readonly probe: SessionHolder;
 }
 
-/** One settle as two statements with the same meaning. */
+/** Two statements for one settle. */
 export interface SettleVariants {
   /** Waits for locks, up to the lock timeout of its session. */
   readonly plain: BuildSettle;
-  /** Waits for no row: it leaves out the rows that other sessions have locked, and lists them. */
+  /** Does not wait: leaves out rows that other sessions have locked and returns their seqs. */
   readonly past: BuildSettle;
 }
 
-/** Settles what it can of the rows and returns those that are still locked. */
+/** Settles the rows that are not locked and returns the others. */
 export type RetrySettle = (rows: readonly LaneRow[]) => Promise<readonly LaneRow[]>;
 
 interface WaitingRow {
@@ -41,18 +41,18 @@ interface WaitingRow {
   readonly sinceMs: number;
 }
 
-/** With this many locked rows no further batch is finished until some of them are free. */
+/** With this many locked rows, `keepTrying` does not resolve until some of them are settled. */
 const MAX_WAITING = 1_000;
-/** After a lock was met, statements pass over locks for this long instead of waiting for them first. */
+/** After a lock timeout, statements skip locked rows for this long instead of waiting first, in milliseconds. */
 const WARY_MS = 5_000;
 const PAUSE_MS = 50;
 const FAILURE_PAUSE_MS = 1_000;
 
 /**
- * Settles rows although other sessions hold locks on some of them. The usual statement waits for locks up to a timeout.
- * Then, and for a while afterwards, another one settles everything that is not locked. The rows that were left out stay in
- * flight, which holds back the later rows of their keys, and are settled as soon as their locks are gone. Nothing of this
- * counts as an attempt.
+ * Settles rows even if other sessions have locked some of them. The plain statement waits for locks up to a
+ * timeout. After a timeout, a second statement settles every row that is not locked. The locked rows stay in
+ * flight, which holds back the later rows of their keys, and are settled when their locks are released. None of
+ * this counts as an attempt.
  */
 export class LockTolerantSettling {
   readonly #options: LockToleranceOptions;
@@ -71,13 +71,20 @@ export class LockTolerantSettling {
     this.#watch = new LockWatch({ database, observer, doing: `settling rows of the ${table}` });
   }
 
-  /** Throws what the database throws; a lock timeout only where a whole table is locked, so that nothing can be left out. */
-  async settle(holder: SessionHolder, rows: readonly LaneRow[], ways: SettleVariants): Promise<SettleResult> {
+  /**
+   * Throws database errors. Throws a lock timeout only if a whole table is locked, because then no row can be
+   * skipped.
+   */
+  async settle(
+    holder: SessionHolder,
+    rows: readonly LaneRow[],
+    variants: SettleVariants,
+  ): Promise<SettleResult> {
     const { ownership, reader } = this.#options;
     const sinceMs = systemClock.monotonicMs();
     if (!this.#isWary(sinceMs)) {
       try {
-        return await settleUnderClaims({ ownership, reader, holder }, rows, ways.plain);
+        return await settleUnderClaims({ ownership, reader, holder }, rows, variants.plain);
       } catch (error) {
         if (sqlState(error) !== SQLSTATE.lockNotAvailable) throw error;
         this.#beWary();
@@ -91,13 +98,16 @@ export class LockTolerantSettling {
         run: (session, statement, params) => this.#watch.run(session, statement, params, { sinceMs }),
       },
       rows,
-      ways.past,
+      variants.past,
     );
     if (settled.left.length > 0) this.#beWary();
     return settled;
   }
 
-  /** Keeps the rows in flight and settles them with `retry` once their locks are gone. Resolves while there is room for more. */
+  /**
+   * Keeps the rows in flight and settles them with `retry` once their locks are released. Resolves when there is
+   * room for more locked rows.
+   */
   async keepTrying(rows: readonly LaneRow[], retry: RetrySettle): Promise<void> {
     if (this.#isClosing) return this.#options.reader.putBack(rows, 0);
     const sinceMs = systemClock.monotonicMs();
@@ -107,7 +117,7 @@ export class LockTolerantSettling {
       await new Promise<void>((resolve) => this.#roomListeners.push(resolve));
   }
 
-  /** Gives back the rows that are still locked. The next reader settles or sends them again. */
+  /** Puts back the rows that are still locked. The next reader settles or sends them again. */
   async close(): Promise<void> {
     this.#isClosing = true;
     this.#options.reader.putBack([...this.#waiting.keys()], 0);
@@ -132,7 +142,10 @@ export class LockTolerantSettling {
     this.#retrying = undefined;
   }
 
-  /** Waits for the lock on one of the rows, holding nothing else meanwhile, so that its holder can be named. */
+  /**
+   * Waits for the lock on one of the rows and holds no other lock meanwhile, so that the blocking session can be
+   * named.
+   */
   async #waitForLock(round: number): Promise<void> {
     const entries = [...this.#waiting];
     const [row, { sinceMs } = { sinceMs: 0 }] = entries[round % entries.length] ?? [];
@@ -143,11 +156,11 @@ export class LockTolerantSettling {
       await this.#watch.run(session, this.#sql.lane, [row.lane], about);
       await this.#watch.run(session, this.#sql.row, [row.lane, String(row.seq)], about);
     } catch {
-      // It is still locked, or the database has other troubles: the settle that follows finds out.
+      // The row is still locked or the database fails: the settle that follows reports it.
     }
   }
 
-  /** Forgets rows of lost lanes. Gives back those of lanes that are handed over: their new owner settles or sends them again. */
+  /** Forgets rows of lost lanes, and puts back rows of draining lanes for their next owner. */
   #dropOrphans(): void {
     const { reader, ownership } = this.#options;
     for (const row of this.#waiting.keys()) {
@@ -157,7 +170,7 @@ export class LockTolerantSettling {
     }
   }
 
-  /** False when the database failed. */
+  /** Returns false if the database failed. */
   async #retryRound(): Promise<boolean> {
     const byRetry = new Map<RetrySettle, LaneRow[]>();
     for (const [row, { retry }] of this.#waiting) byRetry.set(retry, [...(byRetry.get(retry) ?? []), row]);

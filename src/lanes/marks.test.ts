@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
 import { Marks } from "./marks.ts";
 
-/** A finished read of lane 1 that saw everything up to `position`, when all below `horizon` had ended. */
+/** Finishes a read of lane 1 that saw everything up to `position`, with all transactions below `horizon` ended. */
 function read(marks: Marks, position: number, horizon: bigint): void {
   marks.finishRead();
   marks.recordRead(1, position, horizon);
 }
 
-test("a mark stays where it was until a later transaction number is known to have ended", () => {
+test("a mark stays until a later transaction id is known to have ended", () => {
   const marks = new Marks();
   read(marks, 100, 10n);
   expect(marks.markFor(1)).toBe(0);
@@ -20,7 +20,7 @@ test("a mark stays where it was until a later transaction number is known to hav
   expect(marks.markFor(1)).toBe(100);
 });
 
-test("a transaction number asked for before the read had finished proves nothing about it", () => {
+test("a transaction id taken before the read finished proves nothing about it", () => {
   const marks = new Marks();
   const before = marks.reads;
   read(marks, 100, 10n);
@@ -29,7 +29,7 @@ test("a transaction number asked for before the read had finished proves nothing
   expect(marks.markFor(1)).toBe(0);
 });
 
-test("a proof moves the mark to the read it was drawn after, not to the one that confirms it", () => {
+test("a confirmed transaction id moves the mark to the read before it, not to the confirming read", () => {
   const marks = new Marks();
   read(marks, 100, 10n);
   marks.confirm(50n, marks.reads);
@@ -37,7 +37,7 @@ test("a proof moves the mark to the read it was drawn after, not to the one that
   expect(marks.markFor(1)).toBe(100);
 });
 
-test("a confirming read that was cut off moves the mark only as far as it went", () => {
+test("a confirming read that reached its limit moves the mark to its last row only", () => {
   const marks = new Marks();
   read(marks, 100, 10n);
   marks.confirm(50n, marks.reads);
@@ -47,7 +47,7 @@ test("a confirming read that was cut off moves the mark only as far as it went",
   expect(marks.markFor(1)).toBe(100);
 });
 
-test("a mark never goes back", () => {
+test("a mark never moves back", () => {
   const marks = new Marks();
   read(marks, 100, 10n);
   marks.confirm(50n, marks.reads);
@@ -58,7 +58,7 @@ test("a mark never goes back", () => {
   expect(marks.markFor(1)).toBe(100);
 });
 
-test("lanes have marks of their own, and a lane that was lost starts from the beginning", () => {
+test("each lane has its own mark, and a lost lane starts from 0", () => {
   const marks = new Marks();
   marks.finishRead();
   marks.recordRead(1, 100, 10n);
@@ -71,7 +71,7 @@ test("lanes have marks of their own, and a lane that was lost starts from the be
   expect([marks.markFor(1), marks.markFor(2), marks.markFor(3)]).toEqual([0, 70, 0]);
 });
 
-test("all marks are forgotten at once when nothing about the server is certain any more", () => {
+test("forgetAll resets all marks", () => {
   const marks = new Marks();
   read(marks, 100, 10n);
   marks.confirm(50n, marks.reads);

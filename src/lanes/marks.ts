@@ -1,18 +1,21 @@
 /**
- * How far a lane has been read for good.
+ * Remembers for each lane the position below which no further row can appear.
  *
- * Scans that start at the front walk over every dead entry, so each lane remembers a mark and reads only behind it.
- * The mark may pass a position only when no writer can still commit below it: every writer takes its transaction
- * number before it draws a seq, so a number X drawn after a read is above those of all writers whose seq that read
- * could have missed. Once a later read sees that every transaction up to X has ended, that later read has seen them
- * all, and the mark moves up. A long writer slows the scan, never the order. A new lease starts from the beginning.
+ * A scan from the start of a lane visits every dead index entry, so a read starts at the lane's mark. The mark may
+ * pass a position only when no writer can still commit below it. Every writer takes its transaction id before it
+ * draws a seq. A transaction id X taken after a read is therefore higher than the ids of all writers that the read
+ * could have missed. Once a later read sees that every transaction up to X has ended, that read has seen all their
+ * rows, and the mark moves up. A long transaction delays the mark but never breaks the order. A new claim starts at
+ * 0.
  */
 export class Marks {
   readonly #lanes = new Map<number, LaneMark>();
   readonly #unproven = new Set<LaneMark>();
   #reads = 0;
 
-  /** Reads finished so far: a transaction number asked for from now on is younger than all of them. */
+  /**
+   * The number of finished reads. A transaction id taken from now on is higher than those visible to these reads.
+   */
   get reads(): number {
     return this.#reads;
   }
@@ -25,12 +28,15 @@ export class Marks {
     this.#reads += 1;
   }
 
-  /** Call after `finishRead`: that read of this lane saw everything visible up to `position`; all transactions below `horizon` had ended. */
+  /**
+   * Records that a read saw every visible row of the lane up to `position`, with all transactions below `horizon`
+   * ended. Call it after `finishRead`.
+   */
   recordRead(lane: number, position: number, horizon: bigint): void {
     let state = this.#lanes.get(lane);
     if (state === undefined) this.#lanes.set(lane, (state = { mark: 0 }));
     if (state.candidate?.xid !== undefined && horizon > state.candidate.xid) {
-      // A read that was cut off has seen those late writers only as far as it went.
+      // A read that reached its limit has seen late writers only up to its last row.
       state.mark = Math.max(state.mark, Math.min(state.candidate.position, position));
       if (position >= state.candidate.position) delete state.candidate;
     }
@@ -40,7 +46,7 @@ export class Marks {
     }
   }
 
-  /** A transaction number that was asked for when `reads` reads had finished. */
+  /** Records a transaction id that was taken when `reads` reads had finished. */
   confirm(xid: bigint, reads: number): void {
     for (const state of this.#unproven) {
       if (state.candidate !== undefined && state.candidate.afterRead > reads) continue;
@@ -49,7 +55,7 @@ export class Marks {
     }
   }
 
-  /** Nothing is certain any more: a server that crashed may give out numbers again that it gave out before. */
+  /** Resets all marks: a server that crashed may assign transaction ids and seqs again that were not durable. */
   forgetAll(): void {
     this.#lanes.clear();
     this.#unproven.clear();

@@ -1,13 +1,13 @@
 import { milliseconds, rejectUnknownKeys, type Duration } from "../options/index.ts";
 
 export interface LaneOptions {
-  /** How long a member's lanes stay its own after its last sign of life. Default "30s", at least "1s". */
+  /** How long a worker keeps its lanes after its last renewal. Default "30s", minimum "1s". */
   readonly lease?: Duration | number;
 }
 
 export interface LaneSettings {
   readonly leaseMs: number;
-  /** How often a member looks for lanes that are free or too many. */
+  /** How often a worker renews its lease and rebalances lanes, in milliseconds. */
   readonly tickMs: number;
 }
 

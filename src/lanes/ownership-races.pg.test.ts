@@ -6,7 +6,7 @@ import { LaneOwnership } from "./ownership.ts";
 import { ownershipStatements } from "./ownership-statements.ts";
 import { LANES } from "./share.ts";
 
-test("rule 4: who began to take lanes before another one joined takes none of those that it has meanwhile", async () => {
+test("rule 4: a member that began to acquire lanes before another one joined takes none of its lanes", async () => {
   const { database, pool, observer, rows } = await relays();
   const member = async (worker: string): Promise<LaneOwnership> => {
     const settings = laneSettings({ lease: 60_000 });
@@ -23,10 +23,10 @@ test("rule 4: who began to take lanes before another one joined takes none of th
     await ownership.start();
     return ownership;
   };
-  // The statement has its snapshot and stands still before it looks at the lanes.
+  // The statement has its snapshot and blocks before it reads the lanes.
   const { acquire } = ownershipStatements("sagabox");
-  const asked = /where lane\.scope = \$2::integer(?=\s+and \(lane\.owner is null)/;
-  const text = acquire.text.replace(asked, "$& and (select pg_advisory_xact_lock(7) is not null)");
+  const condition = /where lane\.scope = \$2::integer(?=\s+and \(lane\.owner is null)/;
+  const text = acquire.text.replace(condition, "$& and (select pg_advisory_xact_lock(7) is not null)");
   expect(text).not.toBe(acquire.text);
   const standing = defineStatement("standing", text);
   const session = await database.session("standing");

@@ -1,29 +1,30 @@
 import { defineStatement } from "../storage/index.ts";
 import { freeLanes } from "./statements.ts";
 
-// The server knows its sessions by numbers that come again: at the worst somebody else's is taken for one of the process, and the
-// lease decides. 0 is nobody's; null would be everybody's.
+// Backend pids are reused. In the worst case another process's session is taken for this member's, and the lease
+// decides. pg_stat_get_activity(null) would list all sessions, so a missing pid becomes 0, which no session has.
 const hasSessionSql = (member: string): string =>
   `exists (select 1 from pg_stat_get_activity(coalesce(${member}.backend, 0)))`;
 
-/** For people who look: its lease runs, and it has the session it is known by. */
+/** SQL for status views: the member's lease is valid and its session still exists. */
 export function isWorking(member: string): string {
   return `(${member}.lease_until > clock_timestamp() and (${member}.backend is null or ${hasSessionSql(member)}))`;
 }
 
-/** A member's lease, and the lanes that hang on it. */
+/** Statements for a member's lease and for the lanes it owns. */
 export function ownershipStatements(schema: string) {
   const alive = "member.lease_until > (select clock_timestamp())";
   const free = `not exists (select 1 from ${schema}.member where id = lane.owner and ${alive})`;
-  // A lane that is ours under a token we do not know was leased by a statement whose answer we never got; one that we do
-  // not know ourselves was given up here and not in the table. Nobody else may take it while we are alive.
+  // A ghost is a lane that the table gives to this member although it holds no claim: the reply to `acquire` was
+  // lost, or the member dropped the claim without updating the table. Other members cannot take it while this one
+  // is alive.
   const ghost = `lane.scope = $1::integer and lane.owner = $2::text
                  and (lane.token <> all((select $3::text::text[])::text[])
                       or lane.lane <> all((select $4::text::integer[])::integer[]))`;
-  // Where statements go through whichever connection of a pool, the one at hand says nothing.
+  // If statements use any connection of a pool, the pid of the current one identifies nothing.
   const backend = (hasSession: string): string =>
     `case when ${hasSession}::boolean then pg_backend_pid() end`;
-  // Nearly everybody has the session it is known by, and then nobody looks for its others.
+  // Nearly every member still has its own session, so the other sessions of its process are rarely looked up.
   const absent = `case when ${hasSessionSql("member")} then false else not exists (
          select 1 from ${schema}.member as part where part.process = member.process and ${hasSessionSql("part")}) end`;
   return {
@@ -33,7 +34,7 @@ export function ownershipStatements(schema: string) {
        values ($1::text, $2::integer, $3::text, clock_timestamp() + $4::double precision * interval '1 ms', $5::text,
                ${backend("$6")}, $7::text)`,
     ),
-    // A lease that has run out is not renewed: its lanes may have a new owner already.
+    // An expired lease is not renewed: its lanes may have a new owner already.
     renew: defineStatement(
       "sagabox.lanes.renew",
       `update ${schema}.member
@@ -55,8 +56,8 @@ export function ownershipStatements(schema: string) {
                          where scope = $1::integer and ${alive} and backend is not null and process <> $5::text
                            and ${absent}), '{}')::text as absent`,
     ),
-    // Everything that a process has a lease on, in one statement: what it was running is suspect before somebody else runs it.
-    // Whoever looks for suspects accuses nobody on a server that has only just started, so nobody is dismissed there either.
+    // Ends all leases of a process in one statement, so that its running work is marked suspect before another
+    // worker runs it. Suspects are not recorded shortly after a server start, so nothing is dismissed then either.
     dismiss: defineStatement(
       "sagabox.lanes.dismiss",
       `update ${schema}.member set lease_until = clock_timestamp()
@@ -66,18 +67,18 @@ export function ownershipStatements(schema: string) {
                         for update skip locked)
        returning id`,
     ),
-    // Given back whoever needs it: we may have our share already, and nobody else can take what is ours.
+    // Ghost lanes are released even if this member needs more lanes: only their owner can release them.
     disown: defineStatement(
       "sagabox.lanes.disown",
       `update ${schema}.relay_lane as lane set owner = null, token = null, leased_at = null
         where lane.lane in (select lane.lane from ${schema}.relay_lane as lane where ${ghost}
                              order by lane.lane for update skip locked)`,
     ),
-    // Lanes another member is taking or settling are passed over, never waited for; the fence outlives the lease. So is a
-    // member whose renewal has begun but not committed yet: its lease is not over. Owners that are no members any more are
-    // listed first: a lane that was taken since this statement began is looked at as it is now, but its new owner may have
-    // joined later than this statement can see. What this process held as an earlier member it may take back even while
-    // another session keeps the row of that member locked.
+    // Skips lanes that another member is taking or settling, and owners whose renewal has not committed yet. The
+    // fence outlives the lease. Owners without a member row are listed before the lanes are locked: a lane locked
+    // later is seen in its latest version, and its new owner may have joined after this statement's snapshot. A
+    // process may take back lanes of its own earlier memberships even while another session locks their member
+    // rows.
     acquire: defineStatement(
       "sagabox.lanes.acquire",
       `with gone as materialized (
@@ -116,7 +117,7 @@ export function ownershipStatements(schema: string) {
        select coalesce(array_agg(lane), '{}') as busy from busy`,
     ),
     leave: defineStatement("sagabox.lanes.leave", `delete from ${schema}.member where id = $1::text`),
-    // Whoever has been silent for a lease and more is gone for good; a living one would have joined again.
+    // A live member would have renewed or joined again before its lease ended.
     reap: defineStatement(
       "sagabox.lanes.reap",
       `delete from ${schema}.member

@@ -12,19 +12,19 @@ interface MemberOptions {
 }
 
 async function setup() {
-  const house = await relays();
+  const harness = await relays();
   const all: LaneOwnership[] = [];
-  /** The lanes that a member may not give up yet. */
+  /** Lanes with rows in flight, which a member may not release yet. */
   const busy = new Set<number>();
   const member = async (options: MemberOptions = {}) => {
     const ownership = new LaneOwnership({
-      database: options.database ?? house.database,
+      database: options.database ?? harness.database,
       schema: "sagabox",
       scope: options.scope ?? 0,
       scopeName: "outbox",
       worker: options.worker ?? `w${all.length}`,
       settings: laneSettings({ lease: options.leaseMs ?? 1_000 }),
-      observer: house.observer,
+      observer: harness.observer,
     });
     ownership.attach({
       onLanesGained: () => undefined,
@@ -38,16 +38,16 @@ async function setup() {
     await ownership.start();
     return ownership;
   };
-  /** Every claim on a lane that anybody believes in right now. */
+  /** Returns every claim that any member considers valid right now. */
   const claims = (): number[] => all.flatMap((ownership) => ownership.lanes());
   const sizes = (): number[] => all.map((ownership) => ownership.size).toSorted((a, b) => b - a);
-  return { ...house, all, busy, member, claims, sizes };
+  return { ...harness, all, busy, member, claims, sizes };
 }
 
 const shares = (members: number): number[] =>
   Array.from({ length: members }, (_, rank) => fairShare(members, rank));
 
-test("A6, rule 4: one, two, three and five members share the lanes evenly, and never own one together", async () => {
+test("A6, rule 4: one, two, three and five members share the lanes evenly and never own one together", async () => {
   const { member, claims, sizes, all } = await setup();
   const doubles: number[] = [];
   const watch = setInterval(() => {
@@ -65,7 +65,7 @@ test("A6, rule 4: one, two, three and five members share the lanes evenly, and n
   expect([new Set(claims()).size, doubles]).toEqual([LANES, []]);
 });
 
-test("A6: a process and one that joins it come to the same lanes in every scope, whichever was there first", async () => {
+test("A6: two processes own the same lanes in every scope, whichever started first", async () => {
   const { member, pool } = await setup();
   await pool.query(
     "insert into sagabox.relay_lane (lane, scope) select lane, 1 from generate_series(256, 511) as lane",
@@ -87,7 +87,7 @@ test("A6: a process and one that joins it come to the same lanes in every scope,
   expect(lanesOf("b")).toEqual([all.slice(128), all.slice(128)]);
 });
 
-test("A6, rule 4: a lane is handed over only when nothing of it is in flight any more", async () => {
+test("A6, rule 4: a lane is released only when nothing of it is in flight any more", async () => {
   const { member, busy, rows } = await setup();
   const first = await member();
   await until(() => first.size === LANES);
@@ -102,7 +102,7 @@ test("A6, rule 4: a lane is handed over only when nothing of it is in flight any
   expect(first.size).toBe(LANES / 2);
 });
 
-test("rule 4: what was to be given away is kept when the other one leaves first", async () => {
+test("rule 4: a draining lane is kept if the other member leaves first", async () => {
   const { member, busy } = await setup();
   const first = await member();
   await until(() => first.size === LANES);
@@ -113,7 +113,7 @@ test("rule 4: what was to be given away is kept when the other one leaves first"
   await until(() => first.lanes().length === LANES);
 });
 
-test("rule 4: of what was to be given away that is kept which is wished for", async () => {
+test("rule 4: of the draining lanes, the preferred ones are kept", async () => {
   const { member, busy } = await setup();
   const first = await member({ leaseMs: 5_000 });
   await until(() => first.size === LANES);
@@ -128,7 +128,7 @@ test("rule 4: of what was to be given away that is kept which is wished for", as
   );
 });
 
-test("rule 2: each lease has a higher fence and another token", async () => {
+test("rule 2: each claim has a higher fence and a new token", async () => {
   const { member, rows } = await setup();
   const first = await member();
   await until(() => first.size === LANES);
@@ -142,7 +142,7 @@ test("rule 2: each lease has a higher fence and another token", async () => {
   expect(await rows("select count(distinct token)::int as n from sagabox.relay_lane")).toEqual([{ n: 1 }]);
 });
 
-test("rule 2: a member believes in its lease for less long than the database does", async () => {
+test("rule 2: a member relies on its lease for a shorter time than the database grants", async () => {
   const { member, rows } = await setup();
   const first = await member({ leaseMs: 3_000 });
   await until(() => first.size === LANES);
@@ -153,7 +153,7 @@ test("rule 2: a member believes in its lease for less long than the database doe
   expect(first.remainingMs()).toBeGreaterThan(1_000);
 });
 
-test("A8: a member that falls silent stops believing before another takes its lanes over", async () => {
+test("A8: a silent member stops relying on its lease before another takes its lanes over", async () => {
   const { member, database, fresh, claims } = await setup();
   const first = await member();
   await until(() => first.size === LANES);
@@ -172,7 +172,7 @@ test("A8: a member that falls silent stops believing before another takes its la
   expect(new Set(claims()).size).toBe(LANES);
 });
 
-test("A8: a lease that has run out is not renewed: its owner joins again under a new name", async () => {
+test("A8: an expired lease is not renewed: the worker joins again under a new id", async () => {
   const { member, pool, observer } = await setup();
   const first = await member();
   await until(() => first.size === LANES);
@@ -183,7 +183,7 @@ test("A8: a lease that has run out is not renewed: its owner joins again under a
   expect(first.member).not.toBe(name);
 });
 
-test("a member that is gone for good is told of once and removed", async () => {
+test("a member that is gone is reported once and deleted", async () => {
   const { member, pool, rows, observer } = await setup();
   await pool.query(
     `insert into sagabox.member (id, scope, worker, lease_until)
@@ -196,7 +196,7 @@ test("a member that is gone for good is told of once and removed", async () => {
   ]);
 });
 
-test("a statement that fails is told of and tried again; the lanes are kept while the lease lasts", async () => {
+test("a failed statement is reported and retried; the lanes are kept while the lease lasts", async () => {
   const { member, database, observer } = await setup();
   const first = await member();
   await until(() => first.size === LANES);
@@ -205,13 +205,13 @@ test("a statement that fails is told of and tried again; the lanes are kept whil
   expect(first.size).toBe(LANES);
 });
 
-test("rule 2: a lane leased by a statement whose answer was lost is given back, although its owner has its share", async () => {
+test("rule 2: a lane claimed by a statement whose reply was lost is released, although its owner has its share", async () => {
   const { member, pool, claims } = await setup();
   const first = await member();
   const second = await member();
   await until(() => first.size === LANES / 2 && second.size === LANES / 2);
   const [lane = -1] = second.lanes();
-  // As if the first had leased one more and never heard of it; the second learns at its next settle that it is gone.
+  // Simulates a claim whose reply the first member never received; the second learns of it at its next settle.
   const taken =
     "update sagabox.relay_lane set owner = $2, token = 'unheard', fence = fence + 1 where lane = $1";
   await pool.query(taken, [lane, first.member]);
@@ -221,32 +221,32 @@ test("rule 2: a lane leased by a statement whose answer was lost is given back, 
   expect(second.claim(lane)).toBeDefined();
 });
 
-test("a claim that was lost takes no newer one on its lane along", async () => {
+test("losing an old claim keeps a newer one on its lane", async () => {
   const { member, pool } = await setup();
   const only = await member();
   await until(() => only.size === LANES);
   const [lane = -1] = only.lanes();
   const old = claimOn(only, lane);
-  // As after a stop that outlasted the lease: the member comes back as another one and leases everything again.
+  // The process was stopped for longer than its lease: it joins again and claims everything anew.
   await pool.query("delete from sagabox.member");
   await until(() => only.size === LANES && only.claim(lane)?.token !== old.token);
-  only.lose([old]); // told late, by a settle that had begun before
+  only.lose([old]); // a settle that began before reports the loss late
   expect(only.claim(lane)).toBeDefined();
   expect(only.size).toBe(LANES);
 });
 
-test("a lane that is a member's own in the table, and that it does not know of, is given back and leased anew", async () => {
+test("a lane that the table assigns to a member without a claim is released and claimed again", async () => {
   const { member } = await setup();
   const only = await member();
   await until(() => only.size === LANES);
   const [lane = -1] = only.lanes();
   const { fence } = claimOn(only, lane);
-  only.lose([claimOn(only, lane)]); // told so wrongly: all its other lanes have the same token
+  only.lose([claimOn(only, lane)]); // a false report: all its other lanes have this token
   await until(() => only.size === LANES);
   expect(only.claim(lane)?.fence).toBe(fence + 1);
 });
 
-test("rule 2: a lease whose renewal has begun is not over, however long its commit takes", async () => {
+test("rule 2: a lease is valid while its renewal has begun, however long the commit takes", async () => {
   const { member, pool, rows } = await setup();
   const silent = await pool.connect();
   onTestFinished(() => silent.release());
@@ -263,7 +263,7 @@ test("rule 2: a lease whose renewal has begun is not over, however long its comm
   const other = await member({ leaseMs: 1_000 });
   const over = "select 1 from sagabox.member where id = 'slow/1' and lease_until < clock_timestamp()";
   await until(async () => (await rows(over)).length === 1);
-  // Whoever renews has looked for lanes before, and did so with the lease that others can see long over.
+  // A renewal is preceded by a look for lanes, which other sessions see with the expired lease.
   const renewed = async (): Promise<unknown> =>
     (await rows("select lease_until::text as at from sagabox.member where id <> 'slow/1'"))[0];
   for (let times = 0; times < 2; times++) {

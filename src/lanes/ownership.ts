@@ -28,27 +28,30 @@ import { ownershipStatements, type OwnershipStatements } from "./ownership-state
 import { fairShare, LANES, preferredLanes } from "./share.ts";
 import { type ClaimedLane, claimParams } from "./statements.ts";
 
-/** The right to work on a lane until somebody else claims it: the counter for people, the token for certainty. */
+/**
+ * The right to work on a lane until another worker claims it. The fence is readable for operators, the token is
+ * unique.
+ */
 export type Claim = ClaimedLane;
 
-/** Whoever works on the lanes is asked before one is given up, and told when one is gone. */
+/** Works on the lanes: decides when a lane may be released, and is notified when lanes are gained or lost. */
 export interface LaneWorker {
   onLanesGained(lanes: readonly number[]): void;
-  /** Stop taking work from these; true for a lane with nothing in flight any more. */
+  /** Returns true if the lane has nothing in flight any more. */
   isDrained(lane: number): boolean;
-  /** Another member may own these already: forget them. */
+  /** Called when lanes are lost. Another worker may own them already, so their state must be dropped. */
   onLanesLost(lanes: readonly number[]): void;
-  /** How many reads have finished: a transaction number asked for now is younger than all of them. */
+  /** The number of finished reads, used to date a transaction id. */
   reads(): number;
   confirmReads(xid: string, reads: number): void;
 }
 
 export interface OwnershipOptions {
   readonly database: Database;
-  /** A connection that is there already: renewing must not stand in line behind handlers for one of the pool. */
+  /** A dedicated session, so that renewals do not queue behind handlers for a pool connection. */
   readonly session?: () => Promise<Queryable>;
   readonly schema: string;
-  /** 0 for the outbox, else the number of a consumer group. */
+  /** 0 for the outbox, otherwise the number of a consumer group. */
   readonly scope: number;
   readonly scopeName: string;
   readonly worker: string;
@@ -57,7 +60,7 @@ export interface OwnershipOptions {
   readonly clock?: Clock;
 }
 
-/** One member's share of the lanes of a scope, which hang on its membership. */
+/** Keeps this worker's lease in one scope (the outbox or a consumer group) and its fair share of the lanes. */
 export class LaneOwnership implements Service {
   readonly #options: OwnershipOptions;
   readonly #sql: OwnershipStatements;
@@ -67,7 +70,7 @@ export class LaneOwnership implements Service {
   readonly #loop: Loop;
   #worker: LaneWorker | undefined;
   readonly #watch: LockWatch;
-  /** The last tick failed since another session holds a lock: the next one finds out which. */
+  /** The last tick failed on a lock of another session; the next one reports which. */
   #isBlocked = false;
   #lapse: CancelTimer | undefined;
   #leaving = false;
@@ -105,17 +108,17 @@ export class LaneOwnership implements Service {
     return this.#claims.size;
   }
 
-  /** The claims on lanes that may be worked on now. */
+  /** Returns the claim if the lane may be worked on now. */
   claim(lane: number): Claim | undefined {
     return this.remainingMs() > 0 && !this.#draining.has(lane) ? this.#claims.get(lane) : undefined;
   }
 
-  /** For settling what was begun: also while a lane is being drained, and whatever the clock says. */
+  /** Returns the claim for settling rows in flight: also while the lane drains and after the local lease time. */
   claimToSettle(lane: number): Claim | undefined {
     return this.#claims.get(lane);
   }
 
-  /** Whether the lane is being given up: what is begun there is finished, and nothing new is taken. */
+  /** Whether the lane is being released: rows in flight are settled and no new ones are taken. */
   isDraining(lane: number): boolean {
     return this.#draining.has(lane);
   }
@@ -125,7 +128,7 @@ export class LaneOwnership implements Service {
     return [...this.#claims.keys()].filter((lane) => !this.#draining.has(lane));
   }
 
-  /** How long this process may still believe in its lease. */
+  /** Milliseconds for which this process may rely on its lease. */
   remainingMs(): number {
     return this.#membership.remainingMs();
   }
@@ -135,7 +138,7 @@ export class LaneOwnership implements Service {
     await this.#loop.start();
   }
 
-  /** A lane with nothing in flight is given back at once; the rest when it has drained or the time is over. */
+  /** Releases idle lanes at once and the others when they have drained or the lease has ended. */
   async stop(): Promise<void> {
     this.#leaving = true;
     this.#loop.wake();
@@ -144,12 +147,12 @@ export class LaneOwnership implements Service {
     await this.#leave();
   }
 
-  /** Told by the worker when a draining lane has become idle, or by a peer that lanes have become free. */
+  /** Runs a tick now: a draining lane became idle, or other lanes became free. */
   wake(): void {
     this.#loop.wake();
   }
 
-  /** These claims are no longer good. A lane that was leased again meanwhile has another one and is kept. */
+  /** Drops claims that are no longer valid. A lane that was claimed again meanwhile is kept. */
   lose(claims: readonly Claim[]): void {
     const gone = claims.filter((claim) => this.#claims.get(claim.lane) === claim).map(({ lane }) => lane);
     for (const lane of gone) this.#claims.delete(lane);
@@ -189,8 +192,8 @@ export class LaneOwnership implements Service {
     this.#worker?.confirmReads(xid, reads);
   }
 
-  // The step that would notice may itself wait for a connection that hangs, while others have taken the lanes over. After a
-  // pause of this process it has had no chance to renew: it gets one.
+  // The tick that would notice the lapse may itself hang on a dead connection. If this process was paused, it gets
+  // one chance to renew first.
   #watchLease(): void {
     this.#lapse?.();
     const { leaseMs } = this.#options.settings;
@@ -218,7 +221,7 @@ export class LaneOwnership implements Service {
       toArrayLiteral(wish),
       toArrayLiteral(this.#membership.earlierIds),
     ]);
-    // The lease may have ended meanwhile: what was acquired under it is not ours.
+    // If the lease ended meanwhile, the lanes acquired under it are not valid.
     if (rows.length === 0 || member !== this.member) return;
     for (const row of rows) {
       this.#claims.set(row.lane, { lane: row.lane, fence: Number(row.fence), token });
@@ -231,7 +234,7 @@ export class LaneOwnership implements Service {
     await this.#run(this.#sql.disown, [this.#options.scope, this.member ?? "", ...this.#knownClaims()]);
   }
 
-  /** The tokens and the lanes that we know to be ours, as parameters. */
+  /** The tokens and lanes of all current claims, as statement parameters. */
   #knownClaims(): [string, string] {
     const tokens = new Set([...this.#claims.values()].map((claim) => claim.token));
     return [toArrayLiteral([...tokens]), toArrayLiteral([...this.#claims.keys()])];
@@ -246,14 +249,15 @@ export class LaneOwnership implements Service {
       }
       for (const lane of wished) {
         if (this.#draining.size <= Math.max(0, surplus)) break;
-        if (this.#draining.delete(lane)) this.#worker?.onLanesGained([lane]); // a member left: what was not given away yet is kept
+        // A member left, so this lane is kept.
+        if (this.#draining.delete(lane)) this.#worker?.onLanesGained([lane]);
       }
     }
     const idle = [...this.#draining].filter((lane) => this.#worker?.isDrained(lane) ?? true);
     await this.#release(idle);
   }
 
-  /** A lane that another session has locked stays ours, and is released by a later call. */
+  /** Releases lanes. A lane that another session has locked is kept and released by a later call. */
   async #release(lanes: readonly number[]): Promise<void> {
     const claims = lanes.flatMap((lane) => this.#claims.get(lane) ?? []);
     if (claims.length === 0) return;
@@ -284,10 +288,10 @@ export class LaneOwnership implements Service {
     if (member === undefined) return;
     try {
       await this.#release([...this.#claims.keys()].filter((lane) => this.#worker?.isDrained(lane) ?? true));
-      // With something still in flight the lease must run out by itself: leaving would hand the lane over at once.
+      // With rows in flight the lease must expire instead: deleting the member would free the lanes at once.
       if (this.#claims.size === 0) await this.#run(this.#sql.leave, [member]);
     } catch {
-      // The lease runs out by itself; peers take over then.
+      // The lease expires, and other workers take over then.
     }
     this.#forgetAll();
   }
@@ -328,21 +332,21 @@ interface MembershipOptions {
   readonly scope: number;
   readonly worker: string;
   readonly leaseMs: number;
-  /** Whether all statements go through one session, whose end then tells others of ours. */
+  /** Whether all statements use one session, so that its end shows other workers that this one has died. */
   readonly hasSession: boolean;
   readonly clock: Clock;
 }
 
-/** What a member sees of the others, and of itself, in the table. */
+/** What the table says about this member and the others. */
 interface MemberView {
   readonly members: number;
   readonly rank: number;
-  /** Its lease is running, and known to be held by this session. */
+  /** The lease is valid and registered for this session. */
   readonly present: boolean;
   readonly free: number;
-  /** Ours by the table, though we never heard of it. */
+  /** Lanes that the table assigns to this member although it holds no claim on them. */
   readonly ghosts: number;
-  /** Processes of which no session is left, with their places, as JSON. */
+  /** Processes without any session left, with host and pid, as a JSON object. */
   readonly absent: string;
 }
 
@@ -351,8 +355,8 @@ const NOTHING_SEEN: MemberView = { members: 0, rank: 0, present: false, free: 0,
 const MAX_EARLIER_IDS = 8;
 
 /**
- * One member among those that share a scope, under a lease. The database clock decides when it is over for others; this
- * process gives up earlier, by its own monotonic clock, counted from before the statement that renewed it.
+ * One member of a scope, under a lease. Other members judge the lease by the database clock. This process stops
+ * relying on it earlier, by its monotonic clock, counted from before the renewal was sent.
  */
 class Membership {
   readonly #options: MembershipOptions;
@@ -366,22 +370,22 @@ class Membership {
     this.#endedProcesses = new EndedProcesses(options.leaseMs);
   }
 
-  /** Undefined while it is no member. */
+  /** Undefined while this process is not a member. */
   get id(): string | undefined {
     return this.#id;
   }
 
-  /** Under which ids this process was a member before, the latest ones. It holds no claims of these any more. */
+  /** The latest ids under which this process was a member before. It holds no claims of these memberships. */
   get earlierIds(): readonly string[] {
     return this.#earlierIds;
   }
 
-  /** How long this process may still believe in its lease. A tenth is kept back for clocks that differ. */
+  /** Milliseconds for which this process may rely on its lease: 90 % of the lease, because clocks differ. */
   remainingMs(): number {
     return this.#validUntilMs - this.#options.clock.monotonicMs();
   }
 
-  /** There is a lease, it is known to be ours, and it is not time yet to renew it. */
+  /** Whether the lease is valid and does not need a renewal yet. */
   isFresh(look: MemberView): boolean {
     return look.present && this.remainingMs() > this.#options.leaseMs * 0.6;
   }
@@ -408,19 +412,19 @@ class Membership {
     return rows[0] ?? NOTHING_SEEN;
   }
 
-  /** Answers with the number of its transaction; with undefined when the lease was over, and we are a member no more. */
+  /** Returns the renewal's transaction id, or undefined if the lease had expired. */
   async renew(): Promise<string | undefined> {
     const { run, sql, leaseMs, hasSession, clock } = this.#options;
     const askedAtMs = clock.monotonicMs();
     const id = this.#id;
     const { rows } = await run<{ xid: string }>(sql.renew, [id ?? "", leaseMs, hasSession]);
-    if (id !== this.#id) return undefined; // it was given up while the answer was awaited
+    if (id !== this.#id) return undefined; // the membership ended meanwhile
     if (rows[0] === undefined) this.end();
     else this.#extendFrom(askedAtMs);
     return rows[0]?.xid;
   }
 
-  /** Ends the leases, in every scope, of processes that have ended here for a while; true if there were any. */
+  /** Ends the leases, in every scope, of local processes that have ended. Returns whether there were any. */
   async dismiss({ absent }: MemberView): Promise<boolean> {
     const { run, sql, leaseMs, clock } = this.#options;
     const places = absent === "{}" ? [] : Object.entries(JSON.parse(absent) as Record<string, string | null>);
@@ -431,7 +435,7 @@ class Membership {
     return rows.length > 0;
   }
 
-  /** From here on nothing is believed; the row stays until others remove it. */
+  /** Ends the membership in memory. Other members delete the row after its lease. */
   end(): string | undefined {
     const id = this.#id;
     if (id !== undefined) this.#earlierIds = [...this.#earlierIds, id].slice(-MAX_EARLIER_IDS);
@@ -445,10 +449,10 @@ class Membership {
   }
 }
 
-/** What a process wrote to a broker right before its end may still be on its way for as long. */
+/** How long a message that a process sent right before its end may still be in flight to a broker. */
 const MAX_GRACE_MS = 2_000;
 
-/** Processes that are known to have ended, and since when that is known. */
+/** Processes known to have ended, and since when. */
 export class EndedProcesses {
   readonly #graceMs: number;
   readonly #sinceMs = new Map<string, number>();
@@ -457,7 +461,7 @@ export class EndedProcesses {
     this.#graceMs = Math.min(MAX_GRACE_MS, leaseMs / 2);
   }
 
-  /** Of those that have ended, the ones of which nothing can be on its way any more. */
+  /** Returns the processes that ended long enough ago that none of their messages is in flight. */
   listOverdue(ended: readonly string[], nowMs: number): string[] {
     for (const process of this.#sinceMs.keys()) {
       if (!ended.includes(process)) this.#sinceMs.delete(process);

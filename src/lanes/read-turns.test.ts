@@ -3,20 +3,20 @@ import { ReadTurns } from "./reader.ts";
 
 function anEnd(): { readonly end: Promise<void>; readonly resolve: () => void } {
   let resolve = (): void => undefined;
-  const end = new Promise<void>((told) => (resolve = told));
+  const end = new Promise<void>((done) => (resolve = done));
   return { end, resolve };
 }
 
-/** A read that ends when it is told to. */
+/** Starts a read that runs until `end` is called. */
 function aRead(turns: ReadTurns, needsAll: () => boolean) {
-  const told: string[] = [];
+  const modes: string[] = [];
   const { end, resolve } = anEnd();
   const ended = turns.take(needsAll, async (isAlone) => {
-    told.push(isAlone ? "alone" : "beside");
+    modes.push(isAlone ? "alone" : "shared");
     await end;
   });
   return {
-    told,
+    modes,
     end: (): Promise<void> => {
       resolve();
       return ended;
@@ -28,31 +28,31 @@ const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resol
 const no = (): boolean => false;
 const yes = (): boolean => true;
 
-test("reads that only walk lanes run beside each other", async () => {
+test("reads that only scan lanes run concurrently", async () => {
   const turns = new ReadTurns();
   const [first, second] = [aRead(turns, no), aRead(turns, no)];
   await settled();
-  expect([first.told, second.told]).toEqual([["beside"], ["beside"]]);
+  expect([first.modes, second.modes]).toEqual([["shared"], ["shared"]]);
   await Promise.all([first.end(), second.end()]);
 });
 
-test("a read that looks at everything begins when no other runs, and nobody begins before it has ended", async () => {
+test("a read of everything begins when no other runs, and no other begins before it has ended", async () => {
   const turns = new ReadTurns();
   const walking = aRead(turns, no);
   const looking = aRead(turns, yes);
   await settled();
-  expect(looking.told).toEqual([]);
+  expect(looking.modes).toEqual([]);
   await walking.end();
   const later = aRead(turns, no);
   await settled();
-  expect([looking.told, later.told]).toEqual([["alone"], []]);
+  expect([looking.modes, later.modes]).toEqual([["alone"], []]);
   await looking.end();
   await settled();
-  expect(later.told).toEqual(["beside"]);
+  expect(later.modes).toEqual(["shared"]);
   await later.end();
 });
 
-test("a read that waited decides when its turn comes: what it needed may be done", async () => {
+test("a waiting read decides whether it needs everything when its turn comes", async () => {
   const turns = new ReadTurns();
   let needsAll = true;
   const walking = aRead(turns, no);
@@ -61,11 +61,11 @@ test("a read that waited decides when its turn comes: what it needed may be done
   needsAll = false;
   await walking.end();
   await settled();
-  expect(other.told).toEqual(["beside"]);
+  expect(other.modes).toEqual(["shared"]);
   await other.end();
 });
 
-test("a read that fails gives its turn and its lanes back", async () => {
+test("a failed read releases its turn and its lanes", async () => {
   const turns = new ReadTurns();
   const failing = turns.take(yes, () => turns.walk([1, 2], 1, () => Promise.reject(new Error("gone"))));
   await expect(failing).rejects.toThrowError("gone");
@@ -73,7 +73,7 @@ test("a read that fails gives its turn and its lanes back", async () => {
   expect(own).toEqual([1, 2]);
 });
 
-test("two who share lanes take turns in their order, and never walk the same one", async () => {
+test("two readers that share lanes alternate in lane order and never scan the same one", async () => {
   const turns = new ReadTurns();
   const { end, resolve } = anEnd();
   const walks: (readonly number[])[] = [];

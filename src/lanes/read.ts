@@ -18,28 +18,28 @@ export const DEFAULT_PRIORITY = 5;
 
 export interface ReadRow {
   readonly row: LaneRow;
-  /** An earlier row of its stream has another priority and goes first. */
+  /** An earlier row of its stream has another priority and must be handled first. */
   readonly blocked: boolean;
-  /** Its priority, raised by its age. */
+  /** The priority of the row, raised by its age. */
   readonly rank: number;
 }
 
-/** What one read may take; one that is alone looks at what waits or is urgent as well. */
+/** The limits of one read. A read that runs alone also returns held and urgent rows. */
 export interface ReadRequest {
   readonly limit: number;
   readonly readers: number;
   readonly isAlone: boolean;
 }
 
-/** One answer of the server, taken apart. */
+/** The parsed result of one read statement. */
 export interface Read {
   readonly moment: ReadMoment | undefined;
   readonly rows: readonly ReadRow[];
-  /** Whether the lane is, at the moment of asking, still ours under the claim it was read with. */
+  /** Returns whether this worker still owns the lane under the claim that was valid when the read began. */
   readonly still: (lane: number) => boolean;
 }
 
-/** Where a read was asked for, and under which claims. */
+/** The server and the claims under which a read was started. */
 export interface ReadContext extends Pick<Read, "still"> {
   readonly origin: ReadOrigin;
 }
@@ -57,7 +57,7 @@ export function parseRead(raw: readonly RawRow[], { still, origin }: ReadContext
   return { moment: parseMoment(raw), rows, still };
 }
 
-/** The claims these lanes are read under from now on, and whether each is good at the moment of asking. */
+/** Remembers the current claims of these lanes, so that rows of lanes lost during the read can be dropped. */
 export function startRead(
   session: Queryable,
   lanes: readonly number[],

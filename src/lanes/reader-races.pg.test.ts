@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { ClockAhead, laneReader } from "../../test/support/lane-reader.ts";
 import { claimOn, outgoing } from "../../test/support/relays.ts";
 
-/** Reads, and loses the lane after the last statement of that read was answered, before its answer is looked at. */
+/** Runs a read and loses the lane after its last statement has returned, before the result is processed. */
 async function readAndLose(
   { database, fetch, ownership }: Awaited<ReturnType<typeof laneReader>>,
   lane: number,
@@ -17,9 +17,9 @@ async function readAndLose(
   return reading;
 }
 
-test("rule 7: what settles while a read is under way is not handed out again by that read", async () => {
+test("rule 7: a row that settles during a read is not returned by that read", async () => {
   const { publish, fetch, settle, database, reader } = await laneReader();
-  // The urgent one makes the later one wait, so the stream is read again from its head at once.
+  // The urgent row makes the later one wait, so the stream is read again from its first row at once.
   await publish(
     outgoing({ id: "1", key: "k" }),
     outgoing({ id: "2", key: "k", priority: 9 }),
@@ -38,13 +38,13 @@ test("rule 7: what settles while a read is under way is not handed out again by 
   expect([...second, ...(await fetch()).map((row) => row.messageId)]).toEqual(["2", "3"]);
 });
 
-test("rule 6: successors that a read left out are found when what was before them settles while it runs", async () => {
+test("rule 6: later rows that a read left out are found if the row before them settles during the read", async () => {
   const clock = new ClockAhead();
   const { publish, fetch, settle, database } = await laneReader(clock);
   await publish(outgoing({ id: "1", key: "k" }));
   const first = await fetch();
   await publish(outgoing({ id: "2", key: "k" }));
-  clock.advance(120); // a busy lane is left alone for a moment
+  clock.advance(120); // a busy lane is not read for 100 ms
   const gate = database.pauseAfter("sagabox.outbox.fetch");
   const reading = fetch();
   await gate.reached;
@@ -54,39 +54,39 @@ test("rule 6: successors that a read left out are found when what was before the
   expect((await fetch()).map((row) => row.messageId)).toEqual(["2"]);
 });
 
-test("a lane lost while it was being read hands out nothing of that read", async () => {
-  const house = await laneReader();
-  const { publish, reader } = house;
+test("a lane lost during its read returns nothing of that read", async () => {
+  const harness = await laneReader();
+  const { publish, reader } = harness;
   const { lane } = outgoing({ key: "k" });
   await publish(outgoing({ id: "1", key: "k" }));
-  expect(await readAndLose(house, lane)).toEqual([]);
+  expect(await readAndLose(harness, lane)).toEqual([]);
   expect(reader.inFlight).toBe(0);
 });
 
-test("a lane lost while others were being read hands out nothing that was taken before", async () => {
-  const house = await laneReader();
-  const { publish, fetch, reader } = house;
+test("a lane lost while others were read returns nothing that was taken before", async () => {
+  const harness = await laneReader();
+  const { publish, fetch, reader } = harness;
   const { lane } = outgoing({ key: "k" });
   await publish(outgoing({ id: "1", key: "k" }));
   reader.putBack(await fetch(), 0);
   const inFlight: number[] = [];
-  expect(await readAndLose(house, lane, () => inFlight.push(reader.inFlight))).toEqual([]);
+  expect(await readAndLose(harness, lane, () => inFlight.push(reader.inFlight))).toEqual([]);
   expect([...inFlight, reader.inFlight]).toEqual([1, 0]);
 });
 
-test("a lane lost while others were being read hands out nothing of a low priority that was read before", async () => {
-  const house = await laneReader();
-  const { publish, fetch, settle, reader } = house;
+test("a lane lost while others were read returns no low-priority row that was read before", async () => {
+  const harness = await laneReader();
+  const { publish, fetch, settle, reader } = harness;
   const { lane } = outgoing({ key: "k" });
   await publish(outgoing({ id: "high", key: "other", priority: 9 }));
-  await fetch(); // tells that there are other priorities
+  await fetch(); // finds out that there are other priorities
   await settle(await fetch());
   await publish(outgoing({ id: "low", key: "k", priority: 1 }));
-  expect(await readAndLose(house, lane)).toEqual([]);
+  expect(await readAndLose(harness, lane)).toEqual([]);
   expect(reader.inFlight).toBe(0);
 });
 
-test("a hint that comes while its lane is being read is not taken for read", async () => {
+test("a hint that arrives during the read of its lane is kept", async () => {
   const { publish, fetch, database, reader } = await laneReader();
   const gate = database.pauseAfter("sagabox.outbox.fetch");
   const reading = fetch();
@@ -101,17 +101,17 @@ test("a hint that comes while its lane is being read is not taken for read", asy
   expect(reader.hungry).toBe(false);
 });
 
-test("what was due again is not left in flight when the read behind it fails", async () => {
+test("held rows that were taken are put back if the next statement of the read fails", async () => {
   const { publish, fetch, ids, reader, database } = await laneReader();
   await publish(outgoing({ id: "m-1", key: "k" }));
   reader.putBack(await fetch(), 0);
   await publish(outgoing({ id: "m-2", key: "other" }));
-  database.failOnce("sagabox.outbox.fetch"); // which comes after the statement for what is due again
+  database.failOnce("sagabox.outbox.fetch"); // the statement after the one for held rows
   await expect(fetch()).rejects.toThrow("the connection was lost");
   expect((await ids()).toSorted()).toEqual(["m-1", "m-2"]);
 });
 
-test("two reads at once share the lanes: each row comes once, those of a key in their order", async () => {
+test("two concurrent reads share the lanes: each row is returned once, in order per key", async () => {
   const { publish, fetch, settle } = await laneReader();
   const keys = Array.from({ length: 30 }, (_, n) => `k${n}`);
   for (const turn of [1, 2, 3]) {
@@ -132,7 +132,7 @@ test("two reads at once share the lanes: each row comes once, those of a key in 
   expect([...seen.keys()].toSorted()).toEqual(keys.toSorted());
 });
 
-test("what waited is looked for when no other read is under way, and found", async () => {
+test("held rows are read when no other read runs", async () => {
   const { publish, fetch, settle, reader } = await laneReader();
   await publish(...["a", "b", "c", "d"].map((key) => outgoing({ id: key, key })));
   const first = await fetch();

@@ -4,7 +4,7 @@ import { claimOn, outgoing, until } from "../../test/support/relays.ts";
 import { systemClock } from "../runtime/index.ts";
 import { LANES } from "./share.ts";
 
-/** Messages of keys that share one lane. */
+/** Builds messages with keys of one lane. */
 function neighbours(count: number): string[] {
   const { lane } = outgoing({ key: "n0" });
   const keys: string[] = [];
@@ -12,9 +12,9 @@ function neighbours(count: number): string[] {
   return keys;
 }
 
-/** Publishes and settles until a read begins behind the first row; answers where each read began. */
-async function moveTheMark(house: Awaited<ReturnType<typeof laneReader>>): Promise<number[]> {
-  const { publish, fetch, settle, database } = house;
+/** Publishes and settles until a read starts after the first row; returns where each read started. */
+async function moveTheMark(harness: Awaited<ReturnType<typeof laneReader>>): Promise<number[]> {
+  const { publish, fetch, settle, database } = harness;
   const marks: number[] = [];
   // A transaction of another test may be open in the same cluster; the mark moves when it has ended.
   await until(async () => {
@@ -29,7 +29,7 @@ async function moveTheMark(house: Awaited<ReturnType<typeof laneReader>>): Promi
   return marks;
 }
 
-test("rule 6: a row that commits long after its successors were read and settled is still found", async () => {
+test("rule 6: a row that commits long after later rows were settled is still found", async () => {
   const { database, writer, publish, fetch, ids, settle } = await laneReader();
   const [late = "", other = ""] = neighbours(2);
   const slow = await database.begin();
@@ -44,13 +44,13 @@ test("rule 6: a row that commits long after its successors were read and settled
   expect(await ids()).toEqual(["late"]);
 });
 
-test("rule 6: with no writer under way the mark moves up, so that a scan leaves the dead entries behind", async () => {
+test("rule 6: without open writers the mark moves up, so that scans skip dead index entries", async () => {
   const marks = await moveTheMark(await laneReader());
-  // It stays behind the row that was settled last.
+  // The mark stays below the row that was settled last.
   expect(marks.at(-1)).toBeLessThanOrEqual(marks.length - 2);
 });
 
-test("rule 6: rows that commit late are all found when one read cannot hold them", async () => {
+test("rule 6: rows that commit late are all found if one read cannot return them all", async () => {
   const { database, writer, publish, fetch, settle } = await laneReader();
   const keys = neighbours(6);
   const slow = await database.begin();
@@ -70,13 +70,13 @@ test("rule 6: rows that commit late are all found when one read cannot hold them
   expect(found).toEqual(keys.slice(1));
 });
 
-test("rule 6: a mark that passes the successors of what is in flight does not forget them", async () => {
+test("rule 6: a mark that passes later rows of a stream in flight does not lose them", async () => {
   const { database, publish, ids, fetch, settle } = await laneReader();
   await publish(outgoing({ id: "1", key: "k" }));
   const first = await fetch();
   await publish(outgoing({ id: "2", key: "k" }));
-  // A lane with something in flight is left alone for a moment; only then is it read past its busy streams. A transaction
-  // of another test may be open in the same cluster; the mark moves when it has ended.
+  // A busy lane is not read for 100 ms; then it is read past its busy streams. A transaction of another test may be
+  // open in the same cluster; the mark moves when it has ended.
   let mark = 0;
   await until(async () => {
     database.once("sagabox.outbox.fetch", (run, [lanes, marks]) => {
@@ -94,7 +94,7 @@ test("rule 6: a mark that passes the successors of what is in flight does not fo
   expect(await ids()).toEqual(["2"]);
 });
 
-test("lanes that a read did not reach keep what they have in flight out of the way of later reads", async () => {
+test("lanes that a read did not reach keep their rows in flight out of later reads", async () => {
   const clock = new ClockAhead();
   const { publish, fetch, settle, reader } = await laneReader(clock);
   await publish(outgoing({ key: "slow" }));
@@ -103,7 +103,7 @@ test("lanes that a read did not reach keep what they have in flight out of the w
     ...["a", "b", "c"].map((key) => outgoing({ id: key, key })),
     outgoing({ id: "next", key: "slow" }),
   );
-  clock.advance(120); // from then on its lane is read past what is in flight
+  clock.advance(120); // from now on its lane is read past the rows in flight
   await settle(await fetch(1));
   expect(reader.held).toBe(0);
   await settle(await fetch());
@@ -112,7 +112,7 @@ test("lanes that a read did not reach keep what they have in flight out of the w
   expect((await fetch()).map((row) => row.messageId)).toEqual(["next"]);
 });
 
-test("rule 6: the first message of a fresh database is found, however long the reader has waited for it", async () => {
+test("rule 6: the first message of a new database is found, however long the reader has waited", async () => {
   const { publish, ids, fetch, settle, rows } = await laneReader();
   for (let round = 0; round < 4; round++) {
     await fetch();
@@ -123,10 +123,10 @@ test("rule 6: the first message of a fresh database is found, however long the r
   expect(await ids()).toEqual(["first"]);
 });
 
-test("rule 6: after a failed read everything is read from its beginning: a crashed server may draw a seq twice", async () => {
-  const house = await laneReader();
-  const { publish, ids, fetch, database, pool } = house;
-  await moveTheMark(house);
+test("rule 6: after a failed read every lane is read from 0, because a crashed server may draw a seq twice", async () => {
+  const harness = await laneReader();
+  const { publish, ids, fetch, database, pool } = harness;
+  await moveTheMark(harness);
   database.failOnce("sagabox.outbox.fetch");
   await expect(fetch()).rejects.toThrow("the connection was lost");
   await pool.query("select setval('sagabox.outbox_seq', 1, false)");
@@ -134,10 +134,10 @@ test("rule 6: after a failed read everything is read from its beginning: a crash
   expect(await ids()).toEqual(["again"]);
 });
 
-test("rule 6: a new lease starts from the beginning", async () => {
-  const house = await laneReader();
-  const { publish, ids, ownership, pool } = house;
-  await moveTheMark(house);
+test("rule 6: a new claim starts from 0", async () => {
+  const harness = await laneReader();
+  const { publish, ids, ownership, pool } = harness;
+  await moveTheMark(harness);
   await pool.query("select setval('sagabox.outbox_seq', 1, false)");
   await publish(outgoing({ id: "low", key: "k" }));
   expect(await ids()).toEqual([]);
@@ -150,7 +150,7 @@ test("rule 6: a new lease starts from the beginning", async () => {
   expect(await ids()).toEqual(["low"]);
 });
 
-test("what is due again is never more than was asked for", async () => {
+test("held rows that are due stay within the limit", async () => {
   const { publish, fetch, reader } = await laneReader();
   const keys = ["a", "b"];
   await publish(...keys.flatMap((key) => ["1", "2"].map((n) => outgoing({ id: key + n, key }))));
@@ -160,7 +160,7 @@ test("what is due again is never more than was asked for", async () => {
   expect(first).toContain("a1");
 });
 
-test("rows given back are handed out again in order, after their time", async () => {
+test("rows that were put back are returned again in order, after their delay", async () => {
   const { publish, fetch, ids, reader } = await laneReader();
   await publish(...["1", "2", "3"].map((id) => outgoing({ id, key: "k" })));
   const rows = await fetch();
@@ -171,7 +171,7 @@ test("rows given back are handed out again in order, after their time", async ()
   expect(await ids()).toEqual(["1", "2", "3"]);
 });
 
-test("messages of every size come with their rows, also from one read", async () => {
+test("messages of every size are returned with their rows, also from one read", async () => {
   const { publish, fetch } = await laneReader();
   const texts = [10, 8_000, 9_000, 200_000, 20, 8_192].map((length, n) => `"${n}${"x".repeat(length)}"`);
   await publish(...texts.map((data, n) => outgoing({ id: `m${n}`, key: `k${n}`, data })));
@@ -181,7 +181,7 @@ test("messages of every size come with their rows, also from one read", async ()
 });
 
 test.each([-3, -1, 1, 3])(
-  "A18: where the clocks are %i days apart, the first messages are fetched apart, and from then on they come along",
+  "A18: with clocks %i days apart, the first messages are fetched separately and later ones with their rows",
   async (days) => {
     const clock = { ...systemClock, wallMs: () => systemClock.wallMs() + days * 86_400_000 };
     const { database, publish, fetch, settle, reader } = await laneReader(clock);

@@ -10,28 +10,28 @@ import { type LaneTable, readStatements, type ReadStatements } from "./statement
 export interface LaneReaderOptions {
   readonly schema: string;
   readonly table: LaneTable;
-  /** Whether rows come with the message they stand for. */
+  /** Whether rows are read together with their messages. */
   readonly messages: boolean;
   readonly ownership: LaneOwnership;
-  /** A low priority rises by one for each of these that it has waited. */
+  /** A priority below the default rises by one for each interval of this length that a row has waited. */
   readonly ageingMs: number;
-  /** Destinations at rest: their rows stay where they are. */
+  /** Paused destinations. Their rows are not read. */
   readonly resting?: () => readonly string[];
-  /** How long such a destination rests, as far as is known. */
+  /** How long a destination stays paused, in milliseconds, as far as known. */
   readonly restMs?: (topic: string) => number;
-  /** Called when a lane that is being given up has nothing in flight any more. */
+  /** Called when a draining lane has no row in flight any more. */
   readonly onIdle?: () => void;
   readonly clock?: Clock;
 }
 
-/** A lane with something in flight is left alone for this long, so that the next read finds a full batch. */
+/** A lane with rows in flight is not read again for this long, so that the next read returns a full batch. */
 const BUSY_LANE_MS = 100;
-/** With this many streams waiting, nothing new is taken until some of them have moved. */
+/** With this many held streams, no new rows are taken until some of them are released. */
 const MAX_HOLDS = 20_000;
 
 /**
- * Hands out the due rows of the lanes this member owns, each once, in order per stream. What is handed out is in
- * flight until it is `settled` (gone from the table) or given `back` (still there: looked at again when it is due).
+ * Returns the due rows of the lanes this worker owns, each row once and in order per stream. A row is in flight
+ * until `settle` (it has left the table) or `putBack` (it is still there and is read again when due).
  */
 export class LaneReader implements LaneWorker {
   readonly #options: LaneReaderOptions;
@@ -62,38 +62,41 @@ export class LaneReader implements LaneWorker {
     return this.#custody.holds.size;
   }
 
-  /** The last read met messages that are too large to come along with their rows. */
+  /** The last read found messages that are too large to be read together with their rows. */
   get bulky(): boolean {
     return this.#bulky;
   }
 
-  /** True while lanes are known that may have something to read right now. */
+  /** True while some lanes may have rows to read now. */
   get hungry(): boolean {
     return this.#readable().length > 0 || this.#custody.holds.nextMs() <= this.#clock.monotonicMs();
   }
 
-  /** Something may have been written to these lanes. */
+  /** Marks lanes as possibly having new rows. */
   hint(lanes: Iterable<number>): void {
     this.#unread.add(lanes);
   }
 
-  /** Rows of these lanes were changed by hand: what is held back there may be free, or due, or gone. */
+  /** Reads these lanes and their held streams again, because an operator changed rows there. */
   recheck(lanes: readonly number[]): void {
     this.#custody.holds.recheck(new Set(lanes), this.#clock.monotonicMs());
     this.#unread.add(lanes);
   }
 
-  /** Look everywhere: hints may be lost, and rows may become due by themselves. */
+  /** Reads all owned lanes again: hints may be lost, and delayed rows become due without a hint. */
   sweep(): void {
     this.#unread.add(this.#options.ownership.lanes());
   }
 
-  /** Milliseconds until something held back may go on. */
+  /** Milliseconds until the next held stream is due. */
   nextDueMs(): number {
     return Math.max(0, this.#custody.holds.nextMs() - this.#clock.monotonicMs());
   }
 
-  /** Up to `limit` rows that may be worked on now, in flight from here on; `readers` share the lanes at the same time. */
+  /**
+   * Returns up to `limit` rows that are due now and counts them as in flight. `readers` calls may share the lanes
+   * at once.
+   */
   async fetch(session: Queryable, limit: number, readers = 1): Promise<LaneRow[]> {
     const rows: LaneRow[] = [];
     try {
@@ -102,17 +105,21 @@ export class LaneReader implements LaneWorker {
         (isAlone) => this.#take(session, { limit, readers: isAlone ? 1 : readers, isAlone }, rows),
       );
       const whole = this.#options.messages ? await loadMessages(session, this.#sql.messages, rows) : rows;
-      this.#bulky = whole.some((row, i) => row !== rows[i] && isLarge(row)); // others were of another day
+      // Rows of another day also come without their message, so the size is checked.
+      this.#bulky = whole.some((row, i) => row !== rows[i] && isLarge(row));
       for (const [i, row] of rows.entries()) this.#custody.inFlight.replace(row, whole[i] ?? row);
       return whole.filter((row) => this.holds(row));
     } catch (error) {
-      // Nobody has seen them yet, and a later statement failed: left in flight, nobody ever would.
+      // The caller has not seen these rows, so it could never settle them.
       this.putBack(rows, 0);
       throw error;
     }
   }
 
-  /** Whether it is still ours to work on: a lane may have been lost since, and regained, and the row read anew. */
+  /**
+   * Returns whether the row is still in flight here. False after its lane was lost, even if the row was read again
+   * since.
+   */
   holds(row: LaneRow): boolean {
     return this.#custody.inFlight.holds(row);
   }
@@ -122,13 +129,13 @@ export class LaneReader implements LaneWorker {
     return this.#express || holds.size >= MAX_HOLDS || holds.nextMs() <= this.#clock.monotonicMs();
   }
 
-  /** Adds to `rows` what is in flight from then on, statement by statement. */
+  /** Adds the rows it takes to `rows` after each statement, so that they can be put back if a later one fails. */
   async #take(session: Queryable, { limit, readers, isAlone }: ReadRequest, rows: LaneRow[]): Promise<void> {
     if (isAlone) rows.push(...(await this.#reenter(session, limit)));
     if (this.#custody.holds.size >= MAX_HOLDS || rows.length >= limit) return;
     const urgent = isAlone && this.#express;
     const express = urgent ? await this.#expressRows(session, limit - rows.length) : undefined;
-    // Low ones go when nothing else wants the place, or when they have waited long enough to have risen.
+    // Rows below the default priority are taken if the batch has room left, or once their age has raised them.
     const take = (fits: (rank: number) => boolean): void =>
       void rows.push(...this.#custody.takeExpress(express, limit - rows.length, fits));
     take((rank) => rank >= DEFAULT_PRIORITY);
@@ -136,13 +143,13 @@ export class LaneReader implements LaneWorker {
     take((rank) => rank < DEFAULT_PRIORITY);
   }
 
-  /** These rows are gone from the table, in a transaction with this number. */
+  /** Removes rows from flight after the transaction `xid` deleted them from the table. */
   settle(rows: readonly LaneRow[], xid?: { readonly value: string; readonly reads: number }): void {
     if (xid !== undefined) this.confirmReads(xid.value, xid.reads);
     for (const row of rows) if (this.#custody.settle(row)) this.#notifyIdle(row.lane);
   }
 
-  /** These rows are still in the table: their streams wait this long. */
+  /** Removes rows from flight that are still in the table, and holds their streams for `delayMs`. */
   putBack(rows: readonly LaneRow[], delayMs: number): void {
     for (const row of rows) {
       this.#custody.putBack(row, delayMs);
@@ -203,12 +210,13 @@ export class LaneReader implements LaneWorker {
       ...(messages ? this.#days.guessRange(this.#clock.wallMs()) : []),
     ]);
     const still = new Set(lanes.filter((lane) => answer.still(lane)));
-    const read = { ...answer, still: (lane: number) => still.has(lane) }; // what a mark may pass must be taken
+    // Freeze the answer: every row below a mark that moves must be taken.
+    const read = { ...answer, still: (lane: number) => still.has(lane) };
     if (messages) this.#days.update(read.rows);
     const reached = measureProgress(lanes, read.rows, { perLane, limit }).filter(({ lane }) =>
       still.has(lane),
     );
-    // What another connection has read since may come from a server that knows less.
+    // Another session may have moved `#lastSession` on, to a server that has not seen these rows.
     if (session === this.#lastSession) this.#remember(reached, read, { began, resting: resting.length > 0 });
     const passed = new Set(reached.map(({ lane }) => lane));
     this.#custody.watch(busy.filter((row) => passed.has(row.lane)));
@@ -242,7 +250,7 @@ export class LaneReader implements LaneWorker {
       toArrayLiteral(streams.map((hold) => hold.stream)),
       toArrayLiteral(single.map((hold) => hold.lane)),
       toArrayLiteral(single.map((hold) => hold.seq)),
-      Math.floor(limit / due.length), // those of all streams together are no more than was asked for
+      Math.floor(limit / due.length), // rows per stream, so that all streams together stay below the limit
     ]);
     const owned = due.filter((hold) => read.still(hold.lane));
     const rows = read.rows.map(({ row }) => row);
@@ -274,7 +282,7 @@ export class LaneReader implements LaneWorker {
     params: readonly (string | number)[],
   ): Promise<Read> {
     const asked = startRead(session, lanes, this.#options.ownership);
-    // A new connection may lead to a server that crashed in between and lost what was not durable yet.
+    // A new session may lead to a server that crashed meanwhile and lost writes that were not durable.
     if (session !== this.#lastSession) this.#marks.forgetAll();
     this.#lastSession = session;
     this.#custody.inFlight.beginRead(lanes);
@@ -295,8 +303,9 @@ export class LaneReader implements LaneWorker {
 }
 
 /**
- * Which days of the history a read looks into for messages: today, and those of the rows that were read last. Each day costs,
- * also where nothing is found. A wrong guess, as at midnight or with a clock that is wrong, costs one more read.
+ * Guesses which days of the `message` table a read needs: today and the days of the rows that were read last. Each
+ * further partition costs time even if nothing is found. A wrong guess (at midnight, or with a wrong clock) costs
+ * one more read.
  */
 export class HistoryDays {
   #oldest: string | undefined;
@@ -317,13 +326,13 @@ export class HistoryDays {
   }
 }
 
-/** The lanes that may hold something new, oldest first: a hint names some, a sweep names all. */
+/** The lanes that may have new rows, oldest first. A hint adds some lanes, a sweep adds all. */
 export class Unread {
-  /** Each with the moment it was last told of. */
+  /** Lane to the counter value at which it was last added. */
   readonly #lanes = new Map<number, number>();
   #moment = 0;
 
-  /** Grows with all that is told. */
+  /** A counter that increases with every `add`. */
   get moment(): number {
     return this.#moment;
   }
@@ -337,12 +346,12 @@ export class Unread {
     this.#lanes.delete(lane);
   }
 
-  /** Read to its end by a read that began at that moment, and need not have seen what was told since. */
+  /** Removes a lane that was read to its end, unless it was added again after the read began. */
   done(lane: number, began: number): void {
     if ((this.#lanes.get(lane) ?? 0) <= began) this.#lanes.delete(lane);
   }
 
-  /** Read, but not to its end: it comes after the others. */
+  /** Moves a lane that was not read to its end behind the others. */
   putLast(lane: number): void {
     this.#lanes.delete(lane);
     this.#lanes.set(lane, this.#moment);
@@ -353,7 +362,7 @@ export class Unread {
   }
 }
 
-/** The rows with the messages they stand for; a row whose message is gone keeps null. */
+/** Loads the messages of rows; a row whose message is gone keeps null. */
 async function withMessages(
   session: Queryable,
   statement: Statement,
@@ -369,7 +378,7 @@ async function withMessages(
   return rows.map((row) => ({ ...row, ...messageFor(row, messages) }));
 }
 
-/** Those that came without their message get it by a statement of its own. */
+/** Loads the messages that were not read together with their rows. */
 async function loadMessages(session: Queryable, statement: Statement, rows: LaneRow[]): Promise<LaneRow[]> {
   if (rows.every(isWhole)) return rows;
   const bare = rows.filter((row) => !isWhole(row));
@@ -377,7 +386,7 @@ async function loadMessages(session: Queryable, statement: Statement, rows: Lane
   return rows.map((row) => (isWhole(row) ? row : (found.shift() ?? row)));
 }
 
-/** A message that did not come along with its row for its size has at least as many characters. */
+/** A message that was left out of a read for its size has at least this many characters. */
 const LARGE = 2_700;
 
 function isLarge({ message }: LaneRow): boolean {
@@ -385,8 +394,8 @@ function isLarge({ message }: LaneRow): boolean {
 }
 
 /**
- * Who may read now. Reads that only walk lanes run beside each other, each over lanes of its own; one that looks at what
- * waits or is urgent, in whatever lane, runs alone.
+ * Decides which reads may run together. Reads that only scan lanes run concurrently, each over its own lanes. A
+ * read that also looks at held or urgent rows of all lanes runs alone.
  */
 export class ReadTurns {
   readonly #lanes = new Set<number>();
@@ -394,7 +403,7 @@ export class ReadTurns {
   #reads = 0;
   #isAlone = false;
 
-  /** Runs the read when it may; `needsAll` is asked in that moment, and its answer told to the read. */
+  /** Runs the read when it is allowed to. `needsAll` is evaluated at that moment and passed to the read. */
   async take<T>(needsAll: () => boolean, read: (isAlone: boolean) => Promise<T>): Promise<T> {
     while (this.#isAlone || (this.#reads > 0 && needsAll())) {
       await new Promise<void>((resolve) => this.#waiting.add(resolve));
@@ -412,7 +421,7 @@ export class ReadTurns {
     }
   }
 
-  /** Of these lanes, those that no other read is walking: every one, or one in `share`. They are this walk's own. */
+  /** Reserves the lanes that no other read is scanning, or every `share`-th of them, for the duration of `walk`. */
   async walk<T>(
     lanes: readonly number[],
     share: number,
@@ -433,26 +442,26 @@ interface ReadLimits {
   readonly limit: number;
 }
 
-/** How lanes were read, one after the other. */
+/** How a set of lanes was read. */
 interface Walk {
-  /** What was told of them since need not have been seen. */
+  /** The `Unread.moment` at which the read began; lanes added later may have rows it has not seen. */
   readonly began: number;
-  /** Rows of destinations at rest were left out. */
+  /** Rows of paused destinations were left out. */
   readonly resting: boolean;
 }
 
-/** How far a read came in one lane. */
+/** How far a read got in one lane. */
 interface LaneProgress {
   readonly lane: number;
-  /** Nothing more was waiting there. */
+  /** The lane was read to its end. */
   readonly whole: boolean;
-  /** The last row that was seen, 0 when there was none. */
+  /** The seq of the last row that was read; 0 if there was none. */
   readonly last: number;
 }
 
 /**
- * How far one read over several lanes came, in their turn. Rows come lane by lane, so a read that reached its limit
- * says nothing of the lanes behind the one it stopped in.
+ * Returns how far one read got in each lane. Rows are ordered by lane, so a read that reached its limit says
+ * nothing about the lanes after its last row.
  */
 export const measureProgress = (
   lanes: readonly number[],

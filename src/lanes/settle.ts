@@ -15,23 +15,25 @@ export interface SettleContext {
   readonly ownership: LaneOwnership;
   readonly reader: LaneReader;
   readonly holder: SessionHolder;
-  /** How a statement is run on the session. Default: the session runs it. */
+  /** Runs a statement on the session. Default: `session.run`. */
   readonly run?: Run | undefined;
 }
 
 export type Run = <R>(session: Queryable, statement: Statement, params: readonly Param[]) => Promise<Rows<R>>;
 
 export interface SettleResult {
-  /** Those settled under a good claim; the others belong to somebody else now. */
+  /** Rows settled under a valid claim. Rows of the batch in neither list belong to another worker now. */
   readonly rows: LaneRow[];
-  /** Those that another session has locked, or that wait behind one of these; still in the table. */
+  /**
+   * Rows that another session has locked, or that follow such a row in their stream. They are still in the table.
+   */
   readonly left: LaneRow[];
   readonly xid?: { readonly value: string; readonly reads: number };
-  /** Lanes of a queue that have something new, where the statement tells. */
+  /** Queue lanes that received new deliveries, if the statement reports them. */
   readonly woken: readonly number[];
 }
 
-/** What is asked of the server for these rows, on this session. */
+/** Builds the settle statement for these rows and this session. */
 export type BuildSettle = (
   own: readonly LaneRow[],
   session: Queryable,
@@ -44,35 +46,37 @@ interface SettleAnswer {
   readonly xid: string;
   readonly owned: readonly number[];
   readonly woken?: readonly number[] | null;
-  /** Only from statements that pass over locks: lanes that another session has locked, and rows that were left out. */
+  /** Only from statements that skip locked rows: the locked lanes, and the seqs of the rows that were left out. */
   readonly busy?: readonly number[];
   readonly left_out?: readonly string[];
 }
 
 /**
- * Runs a settle statement under the claims of the rows' lanes. A claim that is no longer good makes the whole statement
- * do nothing; the rest is settled without it. A reply that was lost is no proof of anything: the same statement may be
- * sent again and finds the rows there or gone.
+ * Runs a settle statement under the claims of the rows' lanes. If a claim is no longer valid, the statement changes
+ * nothing, and the remaining rows are settled without that lane. If the reply is lost, the statement may be
+ * repeated: rows that it has settled already are gone.
  */
 export async function settleUnderClaims(
   { ownership, reader, holder, run = runPlainly }: SettleContext,
-  asked: readonly LaneRow[],
-  ask: BuildSettle,
+  batch: readonly LaneRow[],
+  buildSettle: BuildSettle,
 ): Promise<SettleResult> {
   for (;;) {
-    // Asked for again behind the wait: a lane may change hands while a connection is made. Without any claim none is made.
-    const session = findClaims(ownership, asked).length === 0 ? undefined : await holder.get();
-    const claims = findClaims(ownership, asked);
+    // Read the claims again after waiting for the session: a lane may be lost meanwhile. Without claims, do not
+    // connect.
+    const session = findClaims(ownership, batch).length === 0 ? undefined : await holder.get();
+    const claims = findClaims(ownership, batch);
     if (session === undefined || claims.length === 0) return { rows: [], left: [], woken: [] };
     const ours = new Set(claims.map((claim) => claim.lane));
-    const rows = asked.filter((row) => ours.has(row.lane));
+    const rows = batch.filter((row) => ours.has(row.lane));
     const reads = reader.reads();
-    const { statement, params } = ask(rows, session);
+    const { statement, params } = buildSettle(rows, session);
     const answer = await run<SettleAnswer>(session, statement, [...claimParams(claims), ...params]);
     const { xid, owned, woken, busy = [], left_out: leftOut } = answer.rows[0] ?? NO_ANSWER;
     const good = new Set([...owned, ...busy]);
     if (good.size < claims.length) ownership.lose(claims.filter((claim) => !good.has(claim.lane)));
-    // A statement that waits for locks does nothing unless every claim is good; one that passes over them goes lane by lane.
+    // A statement that waits for locks changes nothing unless every claim is valid; one that skips locks decides
+    // per lane.
     if (good.size < claims.length && leftOut === undefined) continue;
     const isLeft = matchLeftOut(busy, leftOut ?? []);
     const [left, settled] = [rows.filter(isLeft), rows.filter((row) => good.has(row.lane) && !isLeft(row))];
@@ -90,7 +94,7 @@ function matchLeftOut(busy: readonly number[], leftOut: readonly string[]): (row
 
 const NO_ANSWER: SettleAnswer = { xid: "0", owned: [] };
 
-/** Where the rows are, as the parameters every settle begins with after the claims. */
+/** The keys of the rows, as the parameters that follow the claims in every settle statement. */
 export function rowKeyParams(rows: readonly LaneRow[]): [string, string, string] {
   return [
     toArrayLiteral(rows.map((row) => row.lane)),

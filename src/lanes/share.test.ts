@@ -4,7 +4,7 @@ import { Unread } from "./reader.ts";
 import { decodeHint, encodeHint } from "./wake-up.ts";
 
 test.each([1, 2, 3, 5, 7, 255, 256, 300])(
-  "%i members share all lanes, none with two more than another",
+  "%i members share all lanes, with a difference of at most one",
   (members) => {
     const shares = Array.from({ length: members }, (_, rank) => fairShare(members, rank));
     expect(shares.reduce((sum, share) => sum + share)).toBe(LANES);
@@ -12,24 +12,21 @@ test.each([1, 2, 3, 5, 7, 255, 256, 300])(
   },
 );
 
-test("nobody, or somebody who does not belong, has no share", () => {
+test("fairShare is 0 without members and for a rank out of range", () => {
   expect([fairShare(0, 0), fairShare(2, 2), fairShare(2, -1)]).toEqual([0, 0, 0]);
 });
 
-test.each([1, 2, 3, 5, 256])(
-  "%i members wish for lanes of their own first, and then for all the others",
-  (members) => {
-    const first: number[] = [];
-    for (let rank = 0; rank < members; rank++) {
-      const wish = preferredLanes(members, rank);
-      first.push(...wish.slice(0, fairShare(members, rank)));
-      expect(wish.toSorted((a, b) => a - b)).toEqual(Array.from({ length: LANES }, (_, lane) => lane));
-    }
-    expect(first).toEqual(Array.from({ length: LANES }, (_, lane) => lane));
-  },
-);
+test.each([1, 2, 3, 5, 256])("%i members prefer their own lanes first and then all others", (members) => {
+  const first: number[] = [];
+  for (let rank = 0; rank < members; rank++) {
+    const wish = preferredLanes(members, rank);
+    first.push(...wish.slice(0, fairShare(members, rank)));
+    expect(wish.toSorted((a, b) => a - b)).toEqual(Array.from({ length: LANES }, (_, lane) => lane));
+  }
+  expect(first).toEqual(Array.from({ length: LANES }, (_, lane) => lane));
+});
 
-test("what is left by somebody who is gone is wished for from both sides, so that it does not matter who comes first", () => {
+test("neighbours prefer the lanes of a gone member from opposite ends, so they rarely compete", () => {
   const left = (lane: number): boolean => lane > 170;
   const [low = [], high = []] = [0, 1].map((rank) => preferredLanes(2, rank).filter(left));
   expect([low.slice(0, 3), high.slice(0, 3)]).toEqual([
@@ -39,7 +36,7 @@ test("what is left by somebody who is gone is wished for from both sides, so tha
   expect(low.slice(0, 43).filter((lane) => high.slice(0, 42).includes(lane))).toEqual([]);
 });
 
-test("unread lanes are listed oldest first; one not read to its end comes after the others", () => {
+test("unread lanes are listed oldest first, and one not read to its end moves to the end", () => {
   const unread = new Unread();
   unread.add([3, 1, 2]);
   unread.add([1]);
@@ -49,7 +46,7 @@ test("unread lanes are listed oldest first; one not read to its end comes after 
   expect(unread.list((lane) => lane !== 1)).toEqual([3]);
 });
 
-test("a lane that was told of while it was read is unread still", () => {
+test("a lane that is hinted during its read stays unread", () => {
   const unread = new Unread();
   unread.add([1, 2]);
   const began = unread.moment;
@@ -58,7 +55,7 @@ test("a lane that was told of while it was read is unread still", () => {
   expect(unread.list(() => true)).toEqual([2]);
 });
 
-test("a hint names its lanes; too many of them, or a text from elsewhere, mean everywhere", () => {
+test("a hint names its lanes; too many lanes or an unknown payload mean all lanes", () => {
   expect(decodeHint(encodeHint([4, 250]))).toEqual({ lanes: [4, 250], changed: false });
   expect(decodeHint("!4,250")).toEqual({ lanes: [4, 250], changed: true });
   expect(encodeHint(Array.from({ length: 65 }, (_, n) => n))).toBe("*");

@@ -1,16 +1,16 @@
-/** Fixed for ever: rows carry their lane, so another number would need another table. */
+/** Fixed: rows store their lane, so another number would require rewriting the tables. */
 export const LANES = 256;
 
-/** How many of the lanes the member with this rank (from 0) should own when `members` share them. */
+/** Returns how many lanes the member with this rank (from 0) should own when `members` share them. */
 export function fairShare(members: number, rank: number): number {
   if (members <= 0 || rank < 0 || rank >= members) return 0;
   return Math.floor(LANES / members) + (rank < LANES % members ? 1 : 0);
 }
 
 /**
- * All lanes, those that the member with this rank should own first, the farthest from them last. Where one process
- * joins another both then have the same lanes in every scope, and a key goes its whole way through one of them: when the other
- * dies, its keys wait and the rest flows, instead of all of them waiting at one step or another.
+ * Lists all lanes in the order in which the member with this rank should claim them: its own range first, then by
+ * distance from it. Two workers then own the same lanes in every scope, so a key passes through one worker only. If
+ * the other worker dies, only its keys wait.
  */
 export function preferredLanes(members: number, rank: number): number[] {
   const size = fairShare(members, rank);

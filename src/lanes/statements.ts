@@ -1,6 +1,6 @@
 import { defineStatement, toArrayLiteral } from "../storage/index.ts";
 
-/** The two tables of narrow rows. They have the same columns, so everything below serves both. */
+/** The two tables of lane rows. They have the same columns, so all statements here work for both. */
 export type LaneTable = "outbox" | "queue";
 
 export interface ClaimedLane {
@@ -9,7 +9,7 @@ export interface ClaimedLane {
   readonly token: string;
 }
 
-/** The first three parameters of every settle: which lanes, under which claim. */
+/** The first three parameters of every settle statement: lanes, fences and tokens. */
 export function claimParams(claims: readonly ClaimedLane[]): [string, string, string] {
   return [
     toArrayLiteral(claims.map((claim) => claim.lane)),
@@ -18,8 +18,9 @@ export function claimParams(claims: readonly ClaimedLane[]): [string, string, st
   ];
 }
 
-// The lock makes a take-over wait for the settle or the settle see the take-over: without it a settle that was
-// overtaken still deleted its row. Always in lane order, so that two statements of one owner cannot deadlock.
+// Locks the claimed lanes: a take-over then waits for the settle, or the settle sees the take-over. Without the
+// lock a former owner could still delete a row. Lanes are locked in order, so two statements of one owner cannot
+// deadlock.
 export function ownedLanes(schema: string): string {
   return `owned as materialized (
     select held.lane
@@ -31,18 +32,18 @@ export function ownedLanes(schema: string): string {
   )`;
 }
 
-/** True when every claim named in the first parameters is good; asked once, after the lanes are locked. */
+/** SQL condition: every claim in the first parameters is valid. Evaluated once, after the lanes are locked. */
 export const FENCED = "(select count(*) from owned) = cardinality($1::text::integer[])";
 
-// The id is asked for as well: after a crash of the server a seq that was never durable may be drawn again.
-export function sameRow(given: string): string {
-  return `row.lane = ${given}.lane and row.seq = ${given}.seq and row.message_id = ${given}.id`;
+// The id is compared too: after a server crash a seq that was never durable may be drawn again.
+export function sameRow(wanted: string): string {
+  return `row.lane = ${wanted}.lane and row.seq = ${wanted}.seq and row.message_id = ${wanted}.id`;
 }
 
 /**
- * Settling past locks of other sessions: nothing here waits for a row. `$1` to `$3` are claims and `given` lists the rows as
- * (lane, seq, id). `owned` and `busy` are as in `freeLanes`. `going` are the rows that may be settled now. With `keepOrder` a locked row keeps the
- * later rows of its stream out of `going`.
+ * CTEs for settling without waiting for row locks. `$1` to `$3` are the claims, and `given` lists the rows as
+ * (lane, seq, id). `owned` and `busy` are as in `freeLanes`; `going` lists the rows that may be settled now. With
+ * `keepOrder` a locked row keeps the later rows of its stream out of `going`.
  */
 export function pastLocks(
   schema: string,
@@ -53,7 +54,10 @@ export function pastLocks(
   return `${freeLanes(schema)}, ${freeRows(schema, table, given, { keepOrder, where: "row.lane in (select lane from owned)" })}`;
 }
 
-/** Locks the claimed lanes without waiting: `owned` are those that could be locked, `busy` those of another session. */
+/**
+ * Locks the claimed lanes without waiting: `owned` lists the locked lanes, `busy` those that another session has
+ * locked.
+ */
 export function freeLanes(schema: string): string {
   const claims = `${schema}.relay_lane as held
       join unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as claim (lane, fence, token)
@@ -65,7 +69,7 @@ export function freeLanes(schema: string): string {
   )`;
 }
 
-/** The part of `pastLocks` that finds the rows that no other session has locked, for rows that are not settled under claims. */
+/** The part of `pastLocks` that finds unlocked rows, also for rows that are settled without claims. */
 export function freeRows(
   schema: string,
   table: LaneTable,
@@ -86,7 +90,7 @@ export function freeRows(
   )`;
 }
 
-/** What `pastLocks` adds to the answer of a settle: the lanes and the rows that were left out. */
+/** The result columns that `pastLocks` adds to a settle statement: lanes and rows that were left out. */
 export const LEFT_OUT = `(select coalesce(array_agg(lane), '{}') from busy) as busy, ${leftRows()}`;
 
 export function leftRows(): string {
@@ -95,8 +99,9 @@ export function leftRows(): string {
 }
 
 /**
- * Finds the rows of one stream. The index of streams holds the lane as a bigint, so this condition fits no other index: to a
- * planner that takes the table for empty, reading the whole lane by its primary key costs the same.
+ * SQL condition for the rows of one stream. The stream index stores the lane as bigint, so this condition matches
+ * no other index. Otherwise, with statistics of an empty table, the planner might scan the whole lane by primary
+ * key.
  */
 export function sameStream(row: string, lane: string, stream: string): string {
   return `${row}.lane::bigint = (${lane})::bigint and ${row}.stream = ${stream}`;
@@ -105,13 +110,14 @@ export function sameStream(row: string, lane: string, stream: string): string {
 const ROW = `row.lane, row.seq, row.stream, row.topic, row.type, row.message_id, row.written_on, row.priority,
              row.attempts, row.max_attempts, row.due_at, row.lease_until, row.expires_at as expiry, row.ctid as place`;
 
-// One text for each row: taking columns apart one by one costs the reader more than all the rest of a read. No field
-// may hold a control character, and none is empty unless it is absent. concat() would look up each type for each row.
+// Each row is returned as one string, because parsing separate columns takes longer than the rest of a read. Fields
+// hold no control characters and are empty only if absent. concat() would look up the type of each field per row.
 const joinFieldsSql = (...fields: readonly string[]): string => fields.join(" || e'\\x1f' || ");
 const orEmptySql = (field: string): string => `coalesce(${field}, '')`;
 const utc = (time: string): string => `(${time} at time zone 'utc')::text`;
 
-// Nearly every row is due, nobody's, without an end and yet to be tried: the rest is worked out for the others only.
+// Nearly all rows are due, not leased, without expiry and without attempts, so these fields are sent for the others
+// only.
 const foundRowSql = (blocked = "false"): string =>
   joinFieldsSql(
     "found.lane::text",
@@ -135,9 +141,9 @@ const foundRowSql = (blocked = "false"): string =>
              )} end`,
   );
 
-// A message whose letter was edited has a second copy on another day, so the day belongs to its name. Type and topic are told
-// by its row. What few messages differ in is told by those that do: each field that is joined costs the server about as much
-// as finding a page.
+// An edited dead letter has a second copy of its message on another day, so the day is part of the key. Type and
+// topic come from the row. Rare fields are sent only if one of them differs from its default: each joined field
+// costs the server about as much as finding a page.
 const MESSAGE = joinFieldsSql(
   "id",
   "written_on::text",
@@ -162,7 +168,7 @@ const MESSAGE = joinFieldsSql(
   "data",
 );
 
-/** Waiting until another session gives up its lock on a lane or a row, and on nothing else. */
+/** Statements that wait until another session releases its lock on a lane or a row. */
 export function probeStatements(schema: string, table: LaneTable) {
   return {
     lane: defineStatement(
@@ -176,19 +182,19 @@ export function probeStatements(schema: string, table: LaneTable) {
   };
 }
 
-/** Reads of the narrow rows. No locks: a lane has one owner, and what it has in flight it remembers. */
+/** Statements that read lane rows without locks: a lane has one owner, which remembers its rows in flight. */
 export function readStatements(schema: string, table: LaneTable) {
   const rows = `${schema}.${table}`;
   const moment = `moment as materialized (
          select clock_timestamp() as at, pg_snapshot_xmin(pg_current_snapshot())::text as horizon,
                 (select (case when is_called then last_value else 0 end)::text from ${schema}.${table}_seq) as tail,
                 exists (select 1 from ${rows} where priority <> 5) as express`;
-  // Streams that wait, rows in flight, destinations at rest; read once here, not once per row.
+  // Held streams, rows in flight and paused destinations, parsed once instead of once per row.
   const avoid = `, $3::text::bigint[] as waiting, $4::text::bigint[] as busy, $5::text::text[] as resting )`;
   const passedOver = `(row.stream is null or row.stream <> all(moment.waiting))
                  and row.seq <> all(moment.busy) and row.topic <> all(moment.resting)`;
   return {
-    // An earlier row of the stream with another priority is not in this scan, so it is asked for by name.
+    // An earlier row of the stream with another priority is not part of this scan, so it is looked up separately.
     fetch: defineStatement(
       `sagabox.${table}.fetch`,
       `with ${moment}${avoid}, read as materialized (
@@ -196,9 +202,9 @@ export function readStatements(schema: string, table: LaneTable) {
        )
        select moment.horizon, moment.tail, moment.express, ${TOGETHER} as rows from moment`,
     ),
-    // The same with the messages behind the rows, by the ids that were found: a join would visit every partition of the
-    // history once per row. Days that come as parameters keep the others from even being opened; what is older is read
-    // by itself, and so is what is large: all messages share a text, which must stay small.
+    // `fetch` plus the messages of the rows. A join would visit every partition of `message` once per row. The days
+    // in the parameters exclude the other partitions. Older and large messages are read separately, because all
+    // messages share one string, which must stay small.
     fetchWhole: defineStatement(
       `sagabox.${table}.fetch`,
       `with ${moment}${avoid}, read as materialized (
@@ -212,7 +218,7 @@ export function readStatements(schema: string, table: LaneTable) {
           and written_on between $8::text::date and $9::text::date
           and octet_length(data) + octet_length(headers) <= 8192`,
     ),
-    // Urgent first, the long-waiting before the merely urgent; never past an earlier row of its own stream.
+    // Orders by priority raised by age. Never returns a row that has an earlier row in its stream.
     express: defineStatement(
       `sagabox.${table}.express`,
       `with ${moment}${avoid}
@@ -238,7 +244,7 @@ export function readStatements(schema: string, table: LaneTable) {
         order by rank desc, found.seq
         limit $7::integer`,
     ),
-    // Streams and single rows that waited and may go on now, each from its own beginning.
+    // Reads held streams and single rows that are due, each stream from its first row.
     reenter: defineStatement(
       `sagabox.${table}.reenter`,
       `with ${moment} )
@@ -271,7 +277,7 @@ export function readStatements(schema: string, table: LaneTable) {
   };
 }
 
-// All rows of a read in one text: the reader takes a text apart faster than an answer of many rows.
+// All rows of a read in one string: splitting it is faster than parsing many result rows.
 const TOGETHER = `(select string_agg(read.row, e'\\x1e') from read)`;
 
 function walkSql(rows: string, passedOver: string): string {

@@ -3,37 +3,37 @@ import { outgoing, relays, until } from "../../test/support/relays.ts";
 import { decodeHint, WakeUp } from "./wake-up.ts";
 
 async function setup(local: (lanes: readonly number[]) => boolean = () => false) {
-  const house = await relays();
+  const harness = await relays();
   const heard: string[] = [];
-  const ear = await house.database.session("ear");
+  const ear = await harness.database.session("ear");
   await ear.listen("hints", ({ payload }) => heard.push(payload));
-  const wakeUp = new WakeUp({ database: house.database, channel: "hints", local, owns: () => false });
+  const wakeUp = new WakeUp({ database: harness.database, channel: "hints", local, owns: () => false });
   onTestFinished(async () => {
     await wakeUp.close();
     ear.release();
   });
-  /** A mark of our own, sent last: what was said before it has been heard. */
+  /** Sends a notification of its own and waits for it: everything sent before has arrived then. */
   const listened = async (): Promise<void> => {
     await until(
       async () =>
         (
-          await house.rows(
+          await harness.rows(
             "select 1 from pg_stat_activity where state = 'active' and query ilike '%notify%' and pid <> pg_backend_pid()",
           )
         ).length === 0,
     );
-    await house.pool.query("select pg_notify('hints', 'end')");
+    await harness.pool.query("select pg_notify('hints', 'end')");
     await until(() => heard.includes("end"));
   };
-  return { ...house, wakeUp, heard, listened };
+  return { ...harness, wakeUp, heard, listened };
 }
 
-test("A10, rule 11: hints given in one breath travel as one notification, each lane named once", async () => {
+test("A10, rule 11: hints in quick succession are merged into one notification that names each lane once", async () => {
   const { wakeUp, heard, database } = await setup();
   wakeUp.notifyNow([1]);
   for (let n = 0; n < 500; n++) wakeUp.notifyNow([n % 20]);
   await until(() => heard.length === 2);
-  // Each travels on a connection of its own, so either may arrive first.
+  // Each notification uses its own connection, so either may arrive first.
   const [first, rest] = heard.toSorted((a, b) => a.length - b.length);
   expect(first).toBe("1");
   expect(decodeHint(rest ?? "").lanes?.toSorted((a, b) => a - b)).toEqual(
@@ -42,7 +42,7 @@ test("A10, rule 11: hints given in one breath travel as one notification, each l
   expect(database.ran.filter(({ name }) => name.includes("notify"))).toHaveLength(2);
 });
 
-test("rule 11: what the relay of this process owns is told to nobody else", async () => {
+test("rule 11: lanes owned by the relay of this process cause no notification", async () => {
   const asked: (readonly number[])[] = [];
   const { wakeUp, heard, listened } = await setup((lanes) => asked.push(lanes) > 0);
   wakeUp.notifyNow([3, 3, 4]);
@@ -50,19 +50,19 @@ test("rule 11: what the relay of this process owns is told to nobody else", asyn
   expect([asked, heard]).toEqual([[[3, 4]], ["end"]]);
 });
 
-test("A10, rule 11: for a caller's own transaction hints come at growing distances, whoever asks meanwhile", async () => {
+test("A10, rule 11: for a caller's own transaction the hint is repeated at growing intervals", async () => {
   const { wakeUp, heard, database } = await setup();
   const notified = (): number => database.ran.filter(({ name }) => name.includes("notify")).length;
   const beganMs = performance.now();
   wakeUp.notifySoon([5]);
   wakeUp.notifySoon([6]);
-  // Those that come due while the machine has no time for us are told as one, so how many there are is not certain.
+  // On a busy machine several hints may be merged, so their exact number is not asserted.
   await until(() => performance.now() - beganMs > 300 && notified() > 1 && heard.length === notified());
   expect(heard.length).toBeLessThanOrEqual(5);
   expect(heard.map((payload) => decodeHint(payload).lanes?.toSorted())).toEqual(heard.map(() => [5, 6]));
 });
 
-test("A10, rule 11: a pg client tells when the caller's transaction ends, and nothing is said before", async () => {
+test("A10, rule 11: with a pg client the hint is sent when the caller's transaction ends, and not before", async () => {
   const { wakeUp, heard, pool } = await setup();
   const client = await pool.connect();
   await client.query("begin");
@@ -76,7 +76,7 @@ test("A10, rule 11: a pg client tells when the caller's transaction ends, and no
   expect(heard).toEqual(["5,6"]);
 });
 
-test("A10, rule 11: a hint may travel behind the COMMIT, and those after it are gathered", async () => {
+test("A10, rule 11: a hint may be sent with the COMMIT, and the next ones are merged", async () => {
   const { wakeUp, heard, database } = await setup();
   const tx = await database.begin();
   await tx.query("select 1");
@@ -90,7 +90,7 @@ test("A10, rule 11: a hint may travel behind the COMMIT, and those after it are 
   expect(database.ran.filter(({ name }) => name.includes("notify"))).toHaveLength(1);
 });
 
-test("rule 11: no hint travels where nobody else need hear, or none is heard any more", async () => {
+test("rule 11: no hint is sent if no other worker needs it, or after close", async () => {
   const { wakeUp, database } = await setup();
   const alone = new WakeUp({ database, channel: "hints", local: () => true, owns: () => true });
   expect([wakeUp.afterword([]), alone.afterword([1])]).toEqual([undefined, undefined]);
@@ -98,7 +98,7 @@ test("rule 11: no hint travels where nobody else need hear, or none is heard any
   expect(wakeUp.afterword([1])).toBeUndefined();
 });
 
-test("rule 11: a closed one says nothing more", async () => {
+test("rule 11: a closed WakeUp sends nothing", async () => {
   const { wakeUp, heard, listened } = await setup();
   wakeUp.notifySoon([5]);
   await wakeUp.close();
@@ -108,14 +108,14 @@ test("rule 11: a closed one says nothing more", async () => {
   expect(heard).toEqual(["end"]);
 });
 
-test("rule 11: rows changed by hand are told at once", async () => {
+test("rule 11: rows changed by an operator are announced at once", async () => {
   const { wakeUp, heard } = await setup();
   wakeUp.notifyChanged([7]);
   await until(() => heard.length === 1);
   expect(decodeHint(heard[0] ?? "")).toEqual({ lanes: [7], changed: true });
 });
 
-test("A10, rule 11: a business transaction that publishes notifies nobody by itself", async () => {
+test("A10, rule 11: a business transaction that publishes sends no notification itself", async () => {
   const { publish, optimistic, heard, listened } = await setup();
   await publish(outgoing({ key: "k" }), outgoing());
   await optimistic().send(outgoing());
@@ -123,12 +123,12 @@ test("A10, rule 11: a business transaction that publishes notifies nobody by its
   expect(heard).toEqual(["end"]);
 });
 
-test("A10, rule 11: a hint makes an idle relay look at once; without one it looks within the poll interval", async () => {
+test("A10, rule 11: a hint makes an idle relay read at once; without one it reads within the poll interval", async () => {
   const { publish, relay, transport, database } = await setup();
   const lazy = relay({ pollInterval: 60_000 });
   await lazy.start();
   await until(() => lazy.ownedLanes === 256);
-  // Looks that find nothing come at growing distances: behind one that was a second away the next is farther still.
+  // Empty reads are followed by growing pauses, so after a pause of a second the next one is longer still.
   let looks = 0;
   let lookedMs = performance.now();
   await until(() => {

@@ -7,14 +7,14 @@ function settled(hintsPerMs: number, fromMs = 2): number {
   return quietMs;
 }
 
-test("hints that come seldom are passed on after the shortest pause", () => {
+test("rare hints are sent after the shortest pause", () => {
   expect(settled(0.2)).toBe(2);
 });
 
-test("hints that come in crowds are gathered for longer, and never for longer than ten milliseconds", () => {
+test("frequent hints are merged for longer, at most ten milliseconds", () => {
   expect([quietAfter(2, 3), quietAfter(4, 6), settled(1), settled(50)]).toEqual([4, 8, 10, 10]);
 });
 
-test("when the crowd is gone, the pause is short again", () => {
+test("the pause is short again when hints become rare", () => {
   expect([settled(0.2, 10), quietAfter(10, 0)]).toEqual([2, 5]);
 });

@@ -10,22 +10,28 @@ import {
 export interface WakeUpOptions {
   readonly database: Database;
   readonly channel: string;
-  /** The relay of this process, if it has one: true when all these lanes are its own and nobody else need hear. */
+  /**
+   * Wakes the relay of this process. Returns true if it owns all these lanes, so that no other worker needs a hint.
+   */
   readonly local: (lanes: readonly number[]) => boolean;
-  /** The same without telling it anything; needed only where hints shall travel behind a COMMIT. */
+  /**
+   * Returns whether the relay of this process owns all these lanes, without waking it. Needed only for hints sent
+   * with a COMMIT.
+   */
   readonly owns?: (lanes: readonly number[]) => boolean;
 }
 
-/** A transaction whose end we are not told of may commit at any time, so the hints come at growing distances. */
+/** Delays of the hints for a transaction whose end cannot be observed, in milliseconds. */
 const LATER_MS = [1, 4, 16, 64, 256];
 const QUIET_MS = 2;
-/** Under load: a relay lingers then anyway, and each hint takes processor time from those who write. */
+/** The longest pause between hints, under load: relays are polling then anyway, and each hint costs CPU time. */
 const MAX_QUIET_MS = 10;
 const MAX_LANES_PER_HINT = 64;
 
 /**
- * Tells relays where to look. A hint travels right behind the COMMIT or by a session of its own, never in the business
- * transaction; those that follow are gathered for a moment. A lost hint costs at most one poll interval.
+ * Sends hints to relays about lanes with new rows. A hint is sent together with the COMMIT or on its own
+ * connection, never inside the business transaction. Hints that follow shortly after another are merged. A lost
+ * hint costs at most one poll interval.
  */
 export class WakeUp {
   readonly #options: WakeUpOptions;
@@ -43,7 +49,9 @@ export class WakeUp {
     this.#options = options;
   }
 
-  /** The hint for these lanes as it may travel right behind their COMMIT; undefined when it has to wait, or nobody else need hear. */
+  /**
+   * Returns the hint to send together with the COMMIT; undefined if hints are paused or no other worker needs it.
+   */
   afterword(lanes: Iterable<number>): AfterCommitStatement | undefined {
     if (this.#closed || this.#quiet) return undefined;
     const all = [...new Set(lanes)];
@@ -53,21 +61,27 @@ export class WakeUp {
     return { ...notifyStatement(channel, encodeHint(all)), onSent: (answered) => this.#follow(answered) };
   }
 
-  /** These lanes have something committed. `told`: a hint travelled behind the COMMIT, so only this process is left. */
-  notifyNow(lanes: Iterable<number>, told = false): void {
+  /** Announces committed rows. With `wasSent` a hint was sent with the COMMIT, so only this process is woken. */
+  notifyNow(lanes: Iterable<number>, wasSent = false): void {
     const all = [...new Set(lanes)];
-    if (all.length === 0 || this.#closed || this.#options.local(all) || told) return;
+    if (all.length === 0 || this.#closed || this.#options.local(all) || wasSent) return;
     for (const lane of all) this.#lanes.add(lane);
     if (this.#quiet) this.#gathered += 1;
     else this.#send();
   }
 
-  /** Rows of these lanes were changed by hand, so what their readers remember is no longer true. */
+  /**
+   * Announces that rows of these lanes were changed by an operator, so that readers drop what they remember of
+   * them.
+   */
   notifyChanged(lanes: readonly number[]): void {
     this.#notify(`!${lanes.join(",")}`);
   }
 
-  /** These lanes may have something soon, or never: when `tx`, a transaction of the caller's, has ended. */
+  /**
+   * Announces rows that are committed when `tx`, a transaction of the caller, ends; without `tx`, repeats the hint
+   * for a while.
+   */
   notifySoon(lanes: Iterable<number>, tx?: object): void {
     const all = new Set(lanes);
     if (this.#closed || all.size === 0 || this.#notifyAtEnd(all, tx)) return;
@@ -78,7 +92,7 @@ export class WakeUp {
     }
   }
 
-  /** Sends no more hints and waits for those on their way: they hold a connection. */
+  /** Stops sending hints and waits for those in flight, because they hold a connection. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const cancel of this.#timers) cancel();
@@ -149,18 +163,18 @@ export class WakeUp {
   }
 }
 
-/** Grows while hints come closer together than the shortest pause, and shrinks when they do not. */
+/** Doubles the pause while hints arrive faster than the shortest pause, and halves it otherwise. */
 export function quietAfter(quietMs: number, gathered: number): number {
   const dense = gathered * QUIET_MS >= quietMs;
   return dense ? Math.min(MAX_QUIET_MS, quietMs * 2) : Math.max(QUIET_MS, quietMs / 2);
 }
 
-/** Where those who work on a schema listen. */
+/** The notification channel of a schema. */
 export function wakeUpChannel(schema: string): string {
-  return `sagabox_${schema}`.slice(0, 63); // the longest name a channel may have
+  return `sagabox_${schema}`.slice(0, 63); // PostgreSQL's limit for identifiers
 }
 
-/** Hints for rows of many lanes that somebody has written or changed by hand, as few as will do. */
+/** Encodes hints about rows that an operator wrote or changed, in as few notifications as possible. */
 export function encodeChangedHints(lanes: Iterable<number>): readonly string[] {
   const all = [...new Set(lanes)];
   const hints: string[] = [];
@@ -170,15 +184,15 @@ export function encodeChangedHints(lanes: Iterable<number>): readonly string[] {
   return hints;
 }
 
-/** What travels in a notification: the table's letter and the lanes, or a star for all. */
+/** Encodes lanes as a notification payload; `*` means all lanes. */
 export function encodeHint(lanes: readonly number[]): string {
   return lanes.length > MAX_LANES_PER_HINT ? "*" : lanes.join(",");
 }
 
 export interface Hint {
-  /** Undefined means everywhere. */
+  /** Undefined means all lanes. */
   readonly lanes: readonly number[] | undefined;
-  /** Rows were changed by hand: what is held back there must be looked at again. */
+  /** Rows were changed by an operator: held streams must be read again. */
   readonly changed: boolean;
 }
 

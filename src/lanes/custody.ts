@@ -36,11 +36,11 @@ export class Custody {
   }
 
   /** Takes the rows of a lane scan that may be handled now. */
-  takeWalked({ rows, still }: Read): LaneRow[] {
+  takeWalked({ rows, isOwned }: Read): LaneRow[] {
     const nowMs = this.#nowMs();
     const taken: LaneRow[] = [];
     for (const { row, blocked } of rows) {
-      if (still(row.lane) && this.take(row, blocked, nowMs)) taken.push(row);
+      if (isOwned(row.lane) && this.take(row, blocked, nowMs)) taken.push(row);
     }
     return taken;
   }
@@ -50,7 +50,7 @@ export class Custody {
     const taken: LaneRow[] = [];
     for (const { row, rank } of read?.rows ?? []) {
       if (taken.length >= limit) break;
-      if (!fits(rank) || read?.still(row.lane) !== true) continue;
+      if (!fits(rank) || read?.isOwned(row.lane) !== true) continue;
       if (row.stream !== null && this.inFlight.hasStream(row.stream)) continue;
       if (this.take(row, false)) taken.push(row);
     }

@@ -99,7 +99,7 @@ test("a row keeps numbers beyond the safe integer range as strings", () => {
     leased: false,
     messageId: sampleMessage.id,
     writtenOn: "2026-11-15",
-    place: "(12,34)",
+    ctid: "(12,34)",
     expiresAt: "2026-11-15T08:09:10.500000Z",
     message: null,
   });

@@ -22,7 +22,7 @@ export interface LaneRow {
   readonly expired: boolean;
   readonly writtenOn: string;
   /** The row's `ctid` when it was read. An update moves the row to another ctid. */
-  readonly place: string;
+  readonly ctid: string;
   readonly origin: ReadOrigin;
   /** When the row expires. A replayed message may have outlived its original expiry. */
   readonly expiresAt: string | null;
@@ -72,7 +72,7 @@ export class PackedRow implements LaneRow {
   readonly attempts: number;
   readonly maxAttempts: number;
   readonly writtenOn: string;
-  readonly place: string;
+  readonly ctid: string;
   readonly origin: ReadOrigin;
   readonly waitMs: number;
   readonly leased: boolean;
@@ -89,7 +89,7 @@ export class PackedRow implements LaneRow {
     this.type = typeName(fields[4] ?? "");
     this.messageId = fields[5] ?? "";
     this.writtenOn = fields[6] ?? "";
-    this.place = fields[7] ?? "";
+    this.ctid = fields[7] ?? "";
     this.origin = origin;
     // The server leaves these fields out for a row without attempts and with the default limit.
     const [attempts, maxAttempts] = fields[8] ? fields[8].split("/").map(Number) : [];

@@ -36,15 +36,15 @@ export interface Read {
   readonly moment: ReadMoment | undefined;
   readonly rows: readonly ReadRow[];
   /** Returns whether this worker still owns the lane under the claim that was valid when the read began. */
-  readonly still: (lane: number) => boolean;
+  readonly isOwned: (lane: number) => boolean;
 }
 
 /** The server and the claims under which a read was started. */
-export interface ReadContext extends Pick<Read, "still"> {
+export interface ReadContext extends Pick<Read, "isOwned"> {
   readonly origin: ReadOrigin;
 }
 
-export function parseRead(raw: readonly RawRow[], { still, origin }: ReadContext): Read {
+export function parseRead(raw: readonly RawRow[], { isOwned, origin }: ReadContext): Read {
   const messages = packedMessages(raw);
   const rows: ReadRow[] = [];
   for (const { rows: several, rank = DEFAULT_PRIORITY } of raw) {
@@ -54,7 +54,7 @@ export function parseRead(raw: readonly RawRow[], { still, origin }: ReadContext
       rows.push({ row: new PackedRow(fields, messages, origin), blocked: isBlocked(fields), rank });
     }
   }
-  return { moment: parseMoment(raw), rows, still };
+  return { moment: parseMoment(raw), rows, isOwned };
 }
 
 /** Remembers the current claims of these lanes, so that rows of lanes lost during the read can be dropped. */
@@ -66,7 +66,7 @@ export function startRead(
   const claims = new Map(lanes.map((lane) => [lane, ownership.claim(lane)]));
   return {
     origin: { atMs: systemClock.monotonicMs(), server: findOrigin(session)?.server },
-    still(lane) {
+    isOwned(lane) {
       const claim = ownership.claim(lane);
       return claim !== undefined && claim === claims.get(lane);
     },

@@ -96,9 +96,9 @@ test("a hint that arrives during the read of its lane is kept", async () => {
   reader.hint([late.lane]);
   gate.open();
   expect(await reading).toEqual([]);
-  expect(reader.hungry).toBe(true);
+  expect(reader.hasWork).toBe(true);
   expect((await fetch()).map((row) => row.messageId)).toEqual(["late"]);
-  expect(reader.hungry).toBe(false);
+  expect(reader.hasWork).toBe(false);
 });
 
 test("held rows that were taken are put back if the next statement of the read fails", async () => {

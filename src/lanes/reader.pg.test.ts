@@ -166,7 +166,7 @@ test("rows that were put back are returned again in order, after their delay", a
   const rows = await fetch();
   reader.putBack(rows.toReversed(), 30);
   expect(await ids()).toEqual([]);
-  await until(() => reader.hungry);
+  await until(() => reader.hasWork);
   await until(() => reader.nextDueMs() === 0);
   expect(await ids()).toEqual(["1", "2", "3"]);
 });
@@ -194,7 +194,7 @@ test.each([-3, -1, 1, 3])(
       });
       const rows = await fetch();
       expect(rows.map(({ message }) => message?.id)).toEqual([id]);
-      expect(reader.bulky).toBe(false);
+      expect(reader.hasLargeMessages).toBe(false);
       await settle(rows);
     }
     expect(apart).toBe(1);

@@ -43,7 +43,7 @@ export class LaneReader implements LaneWorker {
   readonly #days = new HistoryDays();
   readonly #turns = new ReadTurns();
   #express = false;
-  #bulky = false;
+  #hasLargeMessages = false;
   #lastSession: Queryable | undefined;
 
   constructor(options: LaneReaderOptions) {
@@ -63,12 +63,12 @@ export class LaneReader implements LaneWorker {
   }
 
   /** The last read found messages that are too large to be read together with their rows. */
-  get bulky(): boolean {
-    return this.#bulky;
+  get hasLargeMessages(): boolean {
+    return this.#hasLargeMessages;
   }
 
   /** True while some lanes may have rows to read now. */
-  get hungry(): boolean {
+  get hasWork(): boolean {
     return this.#readable().length > 0 || this.#custody.holds.nextMs() <= this.#clock.monotonicMs();
   }
 
@@ -106,7 +106,7 @@ export class LaneReader implements LaneWorker {
       );
       const whole = this.#options.messages ? await loadMessages(session, this.#sql.messages, rows) : rows;
       // Rows of another day also come without their message, so the size is checked.
-      this.#bulky = whole.some((row, i) => row !== rows[i] && isLarge(row));
+      this.#hasLargeMessages = whole.some((row, i) => row !== rows[i] && isLarge(row));
       for (const [i, row] of rows.entries()) this.#custody.inFlight.replace(row, whole[i] ?? row);
       return whole.filter((row) => this.holds(row));
     } catch (error) {
@@ -209,12 +209,12 @@ export class LaneReader implements LaneWorker {
       limit,
       ...(messages ? this.#days.guessRange(this.#clock.wallMs()) : []),
     ]);
-    const still = new Set(lanes.filter((lane) => answer.still(lane)));
+    const owned = new Set(lanes.filter((lane) => answer.isOwned(lane)));
     // Freeze the answer: every row below a mark that moves must be taken.
-    const read = { ...answer, still: (lane: number) => still.has(lane) };
+    const read = { ...answer, isOwned: (lane: number) => owned.has(lane) };
     if (messages) this.#days.update(read.rows);
     const reached = measureProgress(lanes, read.rows, { perLane, limit }).filter(({ lane }) =>
-      still.has(lane),
+      owned.has(lane),
     );
     // Another session may have moved `#lastSession` on, to a server that has not seen these rows.
     if (session === this.#lastSession) this.#remember(reached, read, { began, resting: resting.length > 0 });
@@ -252,7 +252,7 @@ export class LaneReader implements LaneWorker {
       toArrayLiteral(single.map((hold) => hold.seq)),
       Math.floor(limit / due.length), // rows per stream, so that all streams together stay below the limit
     ]);
-    const owned = due.filter((hold) => read.still(hold.lane));
+    const owned = due.filter((hold) => read.isOwned(hold.lane));
     const rows = read.rows.map(({ row }) => row);
     return this.#custody.resumeHolds(owned, rows, {
       resting: this.#options.resting?.() ?? [],

@@ -108,7 +108,7 @@ export function sameStream(row: string, lane: string, stream: string): string {
 }
 
 const ROW = `row.lane, row.seq, row.stream, row.topic, row.type, row.message_id, row.written_on, row.priority,
-             row.attempts, row.max_attempts, row.due_at, row.lease_until, row.expires_at as expiry, row.ctid as place`;
+             row.attempts, row.max_attempts, row.due_at, row.lease_until, row.expires_at as expiry, row.ctid as ctid`;
 
 // Each row is returned as one string, because parsing separate columns takes longer than the rest of a read. Fields
 // hold no control characters and are empty only if absent. concat() would look up the type of each field per row.
@@ -127,7 +127,7 @@ const foundRowSql = (blocked = "false"): string =>
     "found.type",
     "found.message_id",
     "found.written_on::text",
-    "found.place::text",
+    "found.ctid::text",
     `case when found.attempts = 0 and found.max_attempts = 10 then ''
              else found.attempts::text || '/' || found.max_attempts::text end`,
     `case when found.due_at <= moment.at and found.lease_until is null and found.expiry is null and not ${blocked}

@@ -80,8 +80,8 @@ test("A10, rule 11: a hint may be sent with the COMMIT, and the next ones are me
   const { wakeUp, heard, database } = await setup();
   const tx = await database.begin();
   await tx.query("select 1");
-  const hint = wakeUp.afterword([3, 3, 4]);
-  expect(wakeUp.afterword([5])).toBeUndefined();
+  const hint = wakeUp.hintForCommit([3, 3, 4]);
+  expect(wakeUp.hintForCommit([5])).toBeUndefined();
   wakeUp.notifyNow([5]);
   await tx.commit([], hint);
   wakeUp.notifyNow([3, 4], true);
@@ -93,9 +93,9 @@ test("A10, rule 11: a hint may be sent with the COMMIT, and the next ones are me
 test("rule 11: no hint is sent if no other worker needs it, or after close", async () => {
   const { wakeUp, database } = await setup();
   const alone = new WakeUp({ database, channel: "hints", local: () => true, owns: () => true });
-  expect([wakeUp.afterword([]), alone.afterword([1])]).toEqual([undefined, undefined]);
+  expect([wakeUp.hintForCommit([]), alone.hintForCommit([1])]).toEqual([undefined, undefined]);
   await wakeUp.close();
-  expect(wakeUp.afterword([1])).toBeUndefined();
+  expect(wakeUp.hintForCommit([1])).toBeUndefined();
 });
 
 test("rule 11: a closed WakeUp sends nothing", async () => {

@@ -52,7 +52,7 @@ export class WakeUp {
   /**
    * Returns the hint to send together with the COMMIT; undefined if hints are paused or no other worker needs it.
    */
-  afterword(lanes: Iterable<number>): AfterCommitStatement | undefined {
+  hintForCommit(lanes: Iterable<number>): AfterCommitStatement | undefined {
     if (this.#closed || this.#quiet) return undefined;
     const all = [...new Set(lanes)];
     if (all.length === 0 || this.#options.owns?.(all) !== false) return undefined;

@@ -181,7 +181,7 @@ export class PollingRelay implements Service {
 
   // Where there is a backlog the server looks for the next batches while this one is worked on here.
   async #readAhead(): Promise<void> {
-    const readers = this.#fullInARow > 1 && !this.#reader.bulky ? MAX_CONCURRENT_READS : 1;
+    const readers = this.#fullInARow > 1 && !this.#reader.hasLargeMessages ? MAX_CONCURRENT_READS : 1;
     while (this.#ahead.length < readers) {
       const inHand = 1 + this.#batches.size + this.#ahead.length; // the one that was read is yet to leave
       if (this.#ahead.length > 0 && inHand >= MAX_BATCHES_IN_FLIGHT) break;
@@ -244,7 +244,7 @@ export class PollingRelay implements Service {
   #startBatch(lot: SendBatch<LaneRow>, among: Set<Promise<void>>): void {
     const batch = this.#sender.deliver(lot).finally(() => {
       among.delete(batch);
-      if (this.#reader.hungry) this.#loop.wake();
+      if (this.#reader.hasWork) this.#loop.wake();
     });
     among.add(batch);
   }

@@ -130,8 +130,8 @@ export class Settler {
     const { server, sinceMs } = opened;
     if (!rows.every(({ origin }) => origin.server === server && origin.atMs > sinceMs)) return undefined;
     const seqs = rows.map(({ seq }) => seq).sort((a, b) => a - b);
-    const places = toArrayLiteral(rows.map(({ place }) => place));
-    return { statement: this.#sql.sentInPlace, params: [places, toArrayLiteral(seqs), this.#options.relay] };
+    const ctids = toArrayLiteral(rows.map(({ ctid }) => ctid));
+    return { statement: this.#sql.sentInPlace, params: [ctids, toArrayLiteral(seqs), this.#options.relay] };
   }
 
   /** Returns the rows that another session has locked: their failure is not noted, and is no attempt. */

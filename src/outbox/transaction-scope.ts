@@ -148,7 +148,7 @@ export class TransactionScope {
    */
   afterword(): AfterCommitStatement | undefined {
     if (this.#leasing !== undefined) return undefined;
-    const hint = this.#parts.wakeUp.afterword(this.#touched);
+    const hint = this.#parts.wakeUp.hintForCommit(this.#touched);
     this.#hintSent = hint !== undefined;
     return hint;
   }

@@ -15,7 +15,7 @@ export function aRow(seq: number, change: Partial<LaneRow> = {}): LaneRow {
     leased: false,
     expired: false,
     writtenOn: "2026-11-15",
-    place: `(0,${seq})`,
+    ctid: `(0,${seq})`,
     origin: { atMs: 0, server: undefined },
     expiresAt: null,
     message: null,

@@ -133,7 +133,7 @@ function createDrain(
       formatDay(-1),
       formatDay(1),
     ]);
-    const rows = parseRead(raw, { still: () => true, origin: { atMs: 0, server: undefined } }).rows.map(
+    const rows = parseRead(raw, { isOwned: () => true, origin: { atMs: 0, server: undefined } }).rows.map(
       ({ row }) => row,
     );
     if (rows.length === 0) return 0;

@@ -10,6 +10,7 @@ import { startLoad } from "../examples/shop/load.ts";
 import { openShop } from "../examples/shop/shop.ts";
 import { showFigures } from "../examples/shop/view.ts";
 import { isPostgresProcess } from "../src/embedded/server-process.ts";
+import { readMigrationStatus, pgDatabase, quoteSchema } from "../src/storage/index.ts";
 import { demoHelp, demoTransport } from "./demo-transport.ts";
 import { StopRequest } from "./stop-request.ts";
 
@@ -49,11 +50,12 @@ async function run(): Promise<void> {
     out.write(`${line}\n`),
   );
   undo.push(() => carried.stop());
-  const { url, place } = await database();
+  const { url, place, embedded } = await database();
   const pool = new pg.Pool({ connectionString: url, max: 40 });
   undo.push(() => pool.end());
   pool.on("error", () => undefined); // the pool replaces a connection that broke while idle
 
+  if (embedded !== undefined) await dropOutdatedData(embedded, pool, SAGABOX_SCHEMA);
   const figures = new Figures();
   const opened = await openShop(pool, {
     schema: SAGABOX_SCHEMA,
@@ -77,7 +79,7 @@ async function run(): Promise<void> {
   );
 }
 
-async function database(): Promise<{ url: string; place: string }> {
+async function database(): Promise<{ url: string; place: string; embedded?: EmbeddedPostgres }> {
   const given = process.env["SAGABOX_DATABASE_URL"] ?? process.env["DATABASE_URL"];
   if (given !== undefined && given !== "") return { url: given, place: "the database of DATABASE_URL" };
   out.write("Starting PostgreSQL …\n");
@@ -95,7 +97,21 @@ async function database(): Promise<{ url: string; place: string }> {
   undo.push(async () => (await leave(server)) && rmSync(note, { force: true }));
   writeFileSync(note, server.url, { mode: 0o600 });
   const place = relative(root, server.dataDir);
-  return { url: server.url, place: place.startsWith("..") ? server.dataDir : place };
+  return { url: server.url, place: place.startsWith("..") ? server.dataDir : place, embedded: server };
+}
+
+// Only the demo's own server is emptied. While another demo runs on it, the start fails with the error that says why.
+async function dropOutdatedData(server: EmbeddedPostgres, pool: pg.Pool, schema: string): Promise<void> {
+  try {
+    await readMigrationStatus(pgDatabase(pool), schema);
+  } catch (error) {
+    if (!isSagaboxError(error) || error.code !== "STORAGE_SCHEMA_MISMATCH") throw error;
+    if (server.reused) throw error;
+    out.write("The demo data was made by another version of sagabox. It is dropped and created again.\n");
+    await pool.query(
+      `drop schema ${quoteSchema(schema)} cascade; drop schema public cascade; create schema public`,
+    );
+  }
 }
 
 // A server that was running already may serve another demo; whoever leaves last turns off the light.

@@ -1,6 +1,8 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
+import pg from "pg";
 import { expect, test } from "vitest";
+import { startEmbeddedPostgres } from "../src/embedded/index.ts";
 import { Demo, demoFolder } from "./support/demo-process.ts";
 import { until } from "./support/relays.ts";
 
@@ -27,6 +29,28 @@ test("npm start: the shop answers, an order is billed and shipped once, Ctrl-C l
     false,
     undefined,
   ]);
+}, 240_000);
+
+test("npm start drops demo data made by other migrations, says so, and works", async () => {
+  const folder = demoFolder();
+  const server = await startEmbeddedPostgres({ dataDir: join(folder, "shop"), onNotice: () => undefined });
+  const client = new pg.Client({ connectionString: server.url });
+  await client.connect();
+  await client.query(`create schema sagabox; create table public.shop_order (outdated text);
+    create table sagabox.schema_migration (version integer primary key, name text, breaking boolean, checksum text,
+                                           applied_at timestamptz default now());
+    insert into sagabox.schema_migration values (1, 'message_path', false, 'x'), (13, 'message_domains', true, 'x')`);
+  await client.end();
+  await server.stop();
+
+  const demo = new Demo(folder);
+  await demo.ready();
+  expect(demo.told).toContain(
+    "The demo data was made by another version of sagabox. It is dropped and created again.\n",
+  );
+  const id = await demo.placeOrder();
+  await until(async () => (await demo.order(id)).shipped > 0, 30_000);
+  expect(await demo.interrupt(), demo.told).toBe(0);
 }, 240_000);
 
 test("npm start -- --help says how it is used, and starts nothing", () => {

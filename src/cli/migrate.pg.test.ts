@@ -22,15 +22,13 @@ test("G12: status shows what is pending, then what was applied and when", async 
   const { url } = await temporaryDatabase();
   const env = { DATABASE_URL: url };
   const before = await runBuiltCli(["migrate", "status"], { env });
-  expect(before.stdout).toMatch(
-    /^version +name +breaking +applied at\n.*\n1 +message_path +false +pending\n/,
-  );
+  expect(before.stdout).toMatch(/^version +name +breaking +applied at\n.*\n1 +messages +false +pending\n/);
   expect(before.stdout).toMatch(/\n\d+ pending in schema "sagabox"\. Apply them: sagabox migrate up\n$/);
   expect(before.code).toBe(3);
   const up = await runBuiltCli(["migrate", "up"], { env });
   expect(up).toMatchObject({
     code: 0,
-    stdout: expect.stringContaining('Applied 1 message_path to schema "sagabox".'),
+    stdout: expect.stringContaining('Applied 1 messages to schema "sagabox".'),
   });
   const again = await runBuiltCli(["migrate", "up"], { env });
   expect(again.stdout).toBe('Schema "sagabox" is up to date.\n');
@@ -39,7 +37,7 @@ test("G12: status shows what is pending, then what was applied and when", async 
   expect([after.code, status.pending]).toEqual([0, []]);
   expect(status.applied[0]).toMatchObject({
     version: 1,
-    name: "message_path",
+    name: "messages",
     appliedAt: expect.any(String),
   });
 });

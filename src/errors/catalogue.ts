@@ -49,6 +49,7 @@ export const catalogue = {
   STORAGE_CLIENT_TOO_OLD: "The `pg` package is older than this version can work with.",
   STORAGE_UNAVAILABLE: "The database cannot be reached or does not answer.",
   STORAGE_READ_ONLY: "The database refused to write: it is a standby, or read-only.",
+  STORAGE_SCHEMA_MISMATCH: "The database schema was made by other migrations than those of this version.",
   STORAGE_MIGRATION_FAILED: "A migration failed and was rolled back.",
   EMBEDDED_POSTGRES_FAILED: "The embedded PostgreSQL server could not be started.",
 

@@ -172,6 +172,18 @@ function assertUsable(
   applied: readonly AppliedMigration[],
   migrations: readonly Migration[],
 ): void {
+  const other = applied.find((row) =>
+    migrations.some((known) => known.version === row.version && known.checksum !== row.checksum),
+  );
+  if (other !== undefined) {
+    throw new SagaboxError(
+      "STORAGE_SCHEMA_MISMATCH",
+      `Schema "${schema}" was made by other migrations than those of this version: migration ${other.version} ` +
+        `(${other.name}) has another text here. Use the version of sagabox that applied it. If its data is not ` +
+        `needed, drop the schema and run \`sagabox migrate up\`, or choose another one with SAGABOX_SCHEMA. ` +
+        "Nothing was changed.",
+    );
+  }
   const newest = migrations.at(-1)?.version ?? 0;
   const newer = applied.find((row) => row.version > newest && row.breaking);
   if (newer !== undefined) {
@@ -179,16 +191,6 @@ function assertUsable(
       "STORAGE_TOO_NEW",
       `Schema "${schema}" is at migration ${newer.version} (${newer.name}), which this version of sagabox cannot ` +
         `work with: it knows up to ${newest}. Deploy a newer version; nothing was changed.`,
-    );
-  }
-  const edited = applied.find((row) =>
-    migrations.some((known) => known.version === row.version && known.checksum !== row.checksum),
-  );
-  if (edited !== undefined) {
-    throw new SagaboxError(
-      "STORAGE_MIGRATION_FAILED",
-      `Migration ${edited.version} (${edited.name}) was applied to schema "${schema}" with another text than the ` +
-        "one shipped here. Use the version of sagabox that applied it, or restore the schema.",
     );
   }
 }

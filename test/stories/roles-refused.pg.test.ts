@@ -200,7 +200,7 @@ test("SEC-13: functions and operators planted in a search_path are not called wi
   expect((await house.pool.query("delete from trap.called")).rowCount).toBeGreaterThan(0); // the trap works
   for (const { id } of ids.rows) {
     await client.query("select sagabox.dead_letter_rearm($1)", [id]);
-    await client.query("select sagabox.dead_letter_keep_message($1, 3::smallint)", [id]);
+    await client.query("select sagabox.dead_letter_keep_copy($1, 3::smallint, null)", [id]);
     await client.query("select sagabox.dead_letter_free_key($1)", [id]);
   }
   await client.query("begin");

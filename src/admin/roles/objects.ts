@@ -67,7 +67,6 @@ export const schemaObjects = {
   dead_letter_rearm: "function",
   dead_letter_find_place: "function",
   dead_letter_free_key: "function",
-  dead_letter_keep_message: "function",
   dead_letter_keep_copy: "function",
   dead_letter_move_place: "function",
   dead_letter_bury_delivery: "function",

@@ -80,11 +80,10 @@ export const operatorGrants: readonly Grant[] = [
   { on: "dead_letter_rearm", can: { execute: "all" }, why: "sends a closed one from the place it held" },
   { on: "dead_letter_free_key", can: { execute: "all" }, why: "lets the key of a discarded one go on" },
   {
-    on: "dead_letter_keep_message",
+    on: "dead_letter_keep_copy",
     can: { execute: "all" },
-    why: "restores the message of a closed one when its day is gone",
+    why: "restores the message of a closed one when its day is gone, and keeps edited data",
   },
-  { on: "dead_letter_keep_copy", can: { execute: "all" }, why: "keeps the other data of an edited one" },
   { on: "dead_letter_move_place", can: { execute: "all" }, why: "and puts them in the place it held" },
   {
     on: "dead_letter_bury_delivery",

@@ -46,7 +46,7 @@ const CAPABILITIES: Capabilities = Object.freeze({
   maxBytes: 256 * 1_048_576,
 });
 
-/** Messages carried by tables. It lives in the bus's own database, which `settleIn` lends to it. */
+/** Messages carried by tables. It lives in the bus's own database, which `attach` lends to it. */
 export class PostgresTransport implements LocalTransport {
   readonly name = "postgres";
   readonly capabilities = CAPABILITIES;

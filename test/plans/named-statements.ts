@@ -15,7 +15,7 @@ export function namedStatements(): readonly string[] {
   );
   const names = files.flatMap((file) => {
     const text = readFileSync(join(SOURCES, file), "utf8");
-    return [...text.matchAll(/\bstatement\(\s*["`](sagabox\.[^"`]+)["`]/g)].flatMap(([, name]) =>
+    return [...text.matchAll(/\bdefineStatement\(\s*["`](sagabox\.[^"`]+)["`]/g)].flatMap(([, name]) =>
       expand(name ?? ""),
     );
   });

@@ -92,23 +92,28 @@ const REQUEST_KEYS = [
   "traceparent",
 ];
 
-/** What a service holds: it publishes, handles, and runs the machinery behind both. */
+/**
+ * The API of a service: publishes messages, registers handlers and sagas, and runs the worker behind them.
+ * `createBus()` creates it.
+ */
 export class Bus {
-  /** Registers handlers; see `on` and `onBatch`. */
+  /** Registers a handler for one message type. Throws if the consumer already has a handler for the type. */
   readonly on: HandlerRegistry["on"];
+  /** Registers a handler that receives messages of one type in batches. */
   readonly onBatch: HandlerRegistry["onBatch"];
-  /** Exactly-once effect in anyone's own consumer loop. */
+  /** Deduplicates messages in a consumer loop of your own, so that each one takes effect exactly once. */
   readonly inbox: Inbox;
-  /** Watches declared flows over events, and tells the path of one correlation id. */
+  /** Watches declared event flows and returns the path of a correlation id. */
   readonly flows: Pick<Flows, "watch" | "paths" | "unfinished">;
-  /** Looks at running sagas, and lets people decide about them. */
+  /** Lists, shows and repairs saga instances. */
   readonly sagas: BusSagas;
+  /** Lists, replays, edits and discards dead letters. */
   readonly deadLetters: BusDeadLetters;
-  /** Who did what and why, and whether that is still as it was written. */
+  /** Lists, seals and verifies the audit log. */
   readonly audit: BusAudit;
-  /** Data about persons: finding, giving out, holding and erasing them. */
+  /** Exports, holds and erases the personal data of a data subject. */
   readonly privacy: BusPrivacy;
-  /** Large payloads and attachments in their stores. */
+  /** Maintains the stores of large payloads and attachments. */
   readonly payloads: BusPayloads;
   readonly #parts: Parts;
   readonly #worker: Worker;
@@ -127,7 +132,10 @@ export class Bus {
     this.onBatch = registry.onBatch.bind(registry);
   }
 
-  /** Writes the message in the caller's open transaction: it exists if and only if that commits. */
+  /**
+   * Writes a message to the outbox in the caller's open transaction. The message is sent if and only if that transaction
+   * commits. Throws if the data violate the contract or `tx` is not an open transaction.
+   */
   publish<C extends AnyContract>(
     tx: CallerTransaction | BusTransaction,
     contract: C,
@@ -144,22 +152,22 @@ export class Bus {
     });
   }
 
-  /** Any number of messages, in as few statements as their size allows. */
+  /** Publishes several messages, made by `message()`, in as few statements as their size allows. Throws like `publish`. */
   publishAll(
     tx: CallerTransaction | BusTransaction,
     ...messages: readonly (PreparedMessage | readonly PreparedMessage[])[]
   ): Promise<Published[]> {
     const scope = findScope(tx);
-    const given = messages.flat() as PreparedMessage[];
+    const prepared = messages.flat() as PreparedMessage[];
     const all = (): Promise<Outgoing[]> =>
-      composeAll(this.#parts.compose, given, findOwned(tx) ?? lazyTransaction(tx));
+      composeAll(this.#parts.compose, prepared, findOwned(tx) ?? lazyTransaction(tx));
     if (scope === undefined) return all().then((outgoing) => this.#write(tx, outgoing));
     return scope.during(async () => scope.addAll(await all()));
   }
 
   /**
-   * Runs `work` in a transaction of our own and commits it. Messages travel in the same trip as the COMMIT, and are
-   * sent right after it. Throw to roll back; nothing is published then.
+   * Runs `work` in a new transaction and commits it. Messages are written in the same round trip as the COMMIT and sent
+   * right after it. If `work` throws, the transaction is rolled back, nothing is published and the error is rethrown.
    */
   async transaction<T>(
     work: (tx: BusTransaction) => Promise<T>,
@@ -181,8 +189,8 @@ export class Bus {
   }
 
   /**
-   * Sends the command and waits for its reply. It takes no transaction: the command must be committed before anybody
-   * can answer, and a handler or a transaction that waited would keep its connection and its locks meanwhile.
+   * Sends a command and resolves with its reply. Throws a `RequestError` if the command fails or `timeout` passes, and
+   * REQUEST_IN_TRANSACTION inside a handler or `bus.transaction()`, where waiting would hold a connection and locks.
    */
   async request<C extends AnyCommand>(
     contract: C,
@@ -195,14 +203,17 @@ export class Bus {
   }
 
   /**
-   * After your own COMMIT: sends what was published with `{ flush: true }` from this process, at once. Without it the
-   * relay sends those messages when their short lease is over.
+   * Sends the messages that this process published with `{ flush: true }`. Call it after your own COMMIT. Without the
+   * call, the relay sends those messages when their short lease expires.
    */
   async flush(): Promise<void> {
     await this.#parts.flusher.flush();
   }
 
-  /** With the overflow policy "wait": resolves when there is room for these. Call it before BEGIN, holding no locks. */
+  /**
+   * With the overflow policy "wait", resolves when the outbox has room for messages to these topics. Call it before BEGIN,
+   * so that the wait holds no locks. With other policies it resolves at once.
+   */
   async admit(...topics: readonly (AnyContract | string)[]): Promise<void> {
     const names = topics.map((topic) =>
       typeof topic === "string" ? topic : resolveTopic(topic, this.#parts.settings.routing),
@@ -210,22 +221,28 @@ export class Bus {
     await this.#parts.admission.admitBefore(names);
   }
 
-  /** Uploads bytes or a stream; the result is JSON to put into data, and is kept while anything needs it. */
+  /**
+   * Uploads bytes or a stream to the claim-check store and resolves with a reference to put into message data. The store
+   * keeps the bytes while a message refers to them. Throws CLAIM_STORE_UNKNOWN without a claim check.
+   */
   async attach(source: ByteSource, options?: AttachOptions): Promise<Attachment> {
     return this.#parts.claimCheck.attach(source, options);
   }
 
-  /** The bytes of an attachment, as they are read; the stream fails at its end, or earlier, if they were changed. */
+  /** Streams the bytes of an attachment. The stream emits an error if the stored bytes do not match the reference. */
   open(attachment: Attachment): Readable {
     return this.#parts.claimCheck.open(attachment);
   }
 
-  /** Makes sagas known to this process: those it starts, and those it works on, every version that still runs. */
+  /** Registers the sagas that this process starts or runs. Register every version that still has unfinished instances. */
   register(...sagas: readonly HasDefinition[]): void {
     this.#parts.sagas.register(...sagas);
   }
 
-  /** Starts a saga in the caller's open transaction, with its first command. One instance for each key. */
+  /**
+   * Starts a saga, and publishes its first command, in the caller's open transaction. If an instance with the same key
+   * exists, the call returns that one.
+   */
   async start<I, R, P extends Phase>(
     tx: CallerTransaction | BusTransaction,
     saga: Saga<I, R, P>,
@@ -235,7 +252,7 @@ export class Bus {
     return startSaga(this.#parts, tx, send, saga, input);
   }
 
-  /** Creates or upgrades the tables. Any number of processes may call it at once. */
+  /** Creates or upgrades the tables and resolves with the migrations it applied. Safe to call from many processes at once. */
   async migrate(): Promise<readonly Migration[]> {
     const { database, settings } = this.#parts;
     const done = await migrateUp(database, settings.schema);
@@ -246,34 +263,35 @@ export class Bus {
   }
 
   /**
-   * Starts relay, consumers, sagas and upkeep, or only the `parts` that are named, and the health and metrics server when
-   * a port is given here or in SAGABOX_PORT.
+   * Starts relay, consumers, sagas and upkeep, or only the named `parts`. Also starts the health and metrics server if a
+   * port is set here or in SAGABOX_PORT. Throws if the schema is not migrated or the database role lacks rights.
    */
   async run(options: RunOptions = {}): Promise<Running> {
     rejectUnknownKeys("bus.run", options, ["port", "host", "parts"]);
     return this.#worker.run(options);
   }
 
-  /** Finishes what was begun, within the shutdown timeout. `clean` is false when something had to be cut off. */
+  /** Stops the worker and waits for work in flight, at most for the `shutdownTimeout`. Never rejects; see `StopResult`. */
   async stop(): Promise<StopResult> {
     return this.#worker.stop();
   }
 
+  /** Runs the readiness checks: database, relay and every consumer. */
   health(): ReturnType<Worker["health"]> {
     return this.#worker.health();
   }
 
-  /** The page that Prometheus scrapes. */
+  /** Returns the metrics page in the Prometheus text format. */
   metrics(): string {
     return this.#worker.metricsText();
   }
 
-  /** What this service consumes, and what is made at the broker for it. Asks neither broker nor database. */
+  /** Describes the topics this service consumes and the broker objects they need, without any network access. */
   topology(): BusTopology {
     return this.#worker.topology();
   }
 
-  /** Sends the messages of a time window again, under their own ids; whoever handled them takes them for duplicates. */
+  /** Sends archived messages of a time window again, with their original ids, so consumers skip those they handled. */
   async republish(options: RepublishOptions): ReturnType<typeof republish> {
     const { database, settings, outbox } = this.#parts;
     const defaults = { retentionMs: outbox.retentionMs, actor: settings.service };
@@ -293,7 +311,7 @@ export class Bus {
   }
 }
 
-// What is wrong with the message is told before what is wrong with the transaction.
+// Resolves the transaction at its first use, so that an invalid message is reported before an invalid transaction.
 function lazyTransaction(tx: CallerTransaction | BusTransaction): Queryable {
   return { run: (statement, params) => toQueryable(tx).run(statement, params) };
 }
@@ -308,13 +326,13 @@ function requestInTransaction(): SagaboxError {
 
 type WriteParts = Pick<Parts, "admission" | "writer" | "wakeUp" | "sender" | "flusher">;
 
-/** Writes messages straight away into a transaction that somebody else will end. */
+/** Writes messages into a transaction that the caller will commit or roll back. */
 async function writeInto(
   { admission, writer, wakeUp, sender, flusher }: WriteParts,
   tx: CallerTransaction | BusTransaction,
   outgoing: readonly Outgoing[],
 ): Promise<Published[]> {
-  toQueryable(tx); // refused before anybody waits for room
+  toQueryable(tx); // rejects an invalid transaction before waiting for admission
   const admitted = await admission.admit(outgoing);
   return runInTurn(tx, () => writeAdmitted({ writer, wakeUp, sender, flusher }, tx, { outgoing, admitted }));
 }
@@ -347,7 +365,7 @@ async function writeAdmitted(
 
 const turns = new WeakMap<object, Promise<unknown>>();
 
-// A write may take more than one statement, and must not be overtaken in between by one that was asked for later.
+// A write may need several statements. Writes to one transaction run one after another, so they keep the call order.
 function runInTurn<T>(tx: object, write: () => Promise<T>): Promise<T> {
   const before = turns.get(tx) ?? Promise.resolve();
   const turn = before.then(write);
@@ -368,7 +386,7 @@ interface DeadLetterParts {
   readonly settings: { readonly service: string; readonly schema: string };
 }
 
-/** Looks at what was given up, and lets people decide about it. */
+/** The operations on dead letters. Their writes are recorded in the audit log. */
 function busDeadLetters(
   { deadLetters, wakeUp, settings }: DeadLetterParts,
   registry: Pick<HandlerRegistry, "consumers">,
@@ -389,11 +407,13 @@ function busDeadLetters(
         [...handlers.values()].map(({ contract }) => ({ consumer: name, contract })),
       );
   return {
+    /** Lists dead letters, newest first. */
     list: (filter: DeadLetterFilter = {}) => explainFailure(listDeadLetters(deadLetters, filter)),
+    /** Returns one dead letter with its message. Throws if it does not exist. */
     show: (id: string) => explainFailure(showDeadLetter(deadLetters, id)),
-    /** Open letters by their cause. */
+    /** Groups open dead letters by cause. */
     groups: (filter: GroupFilter = {}) => explainFailure(listDeadLetterGroups(admin, filter)),
-    /** Written to the audit log with who and why; without them, with the name of the service. */
+    /** Sends one dead letter again. The actor in the audit log defaults to the service name. */
     replay: async (id: string, acting: Acting = {}) => {
       const replayed = await explainFailure(
         replayDeadLetter(deadLetters, id, toActor("deadLetters.replay", acting)),
@@ -401,13 +421,13 @@ function busDeadLetters(
       wakeUp.notifyChanged([replayed.lane]);
       return replayed;
     },
-    /** What `replayAll` would do. */
+    /** Returns what `replayAll` would do, without changing anything. */
     planReplay: (filter: ReplayFilter, pace: Pick<StagedReplayOptions, "rate" | "canary"> = {}) =>
       explainFailure(planReplay(admin, filter, pace)),
-    /** Cause by cause, a few first, then more and more; a cause that shows itself again stops its group. */
+    /** Replays cause by cause: a canary first, then growing stages. If the cause recurs, its group stops. */
     replayAll: (filter: ReplayFilter, options: StagedReplayOptions) =>
       explainFailure(replayInStages(admin, filter, options)),
-    /** Replays one letter with other data, held to the contract of its handler here. */
+    /** Replays one dead letter with replaced data, validated by the contract of its handler in this process. */
     edit: (
       id: string,
       options: { readonly data: string; readonly actor: string; readonly reason: string },
@@ -417,6 +437,7 @@ function busDeadLetters(
           ?.contract;
       return explainFailure(editDeadLetter(admin, id, { ...options, contractOf: findContract }));
     },
+    /** Discards one dead letter; it will not be replayed. The actor in the audit log defaults to the service name. */
     discard: async (id: string, acting: Acting = {}) => {
       const letter = await explainFailure(
         discardDeadLetter(deadLetters, id, toActor("deadLetters.discard", acting)),
@@ -424,12 +445,13 @@ function busDeadLetters(
       if (letter.held !== null) wakeUp.notifyChanged([letter.held.lane]);
       return letter;
     },
+    /** Discards every open dead letter that matches the filter. */
     discardAll: (filter: ReplayFilter, options: DiscardOptions) =>
       explainFailure(discardDeadLetters(admin, filter, options)),
-    /** Puts a message that still waits among the dead letters. */
+    /** Moves a message that still waits, or keeps failing, to the dead letters. */
     bury: (messageId: string, options: BuryOptions) =>
       explainFailure(buryLiveMessage(admin, messageId, options)),
-    /** Every contract that has a handler here, with whose it is. */
+    /** Lists every contract that has a handler in this process, with its consumer. */
     contracts,
   };
 }

@@ -57,15 +57,15 @@ import { Payloads, type PayloadCipher } from "./payloads.ts";
 import type { SagaWatch } from "./saga-watch.ts";
 import { createOpenTransaction, sagaTransactionFor, rememberScope } from "./saga-transaction.ts";
 
-/** Everything a bus is made of, wired once. No decisions live here. */
+/** The components of one bus. `wireParts` builds them once; this file only wires and decides nothing. */
 export interface Parts {
   readonly settings: BusSettings;
   readonly outbox: OutboxSettings;
   readonly database: Database;
-  /** The same database, whose statements must be answered well within the lease. */
+  /** `database` with a statement timeout well below the lease. */
   readonly leased: Database;
   readonly transport: Transport;
-  /** Beside a broker: the tables in which the failed messages of a key wait. */
+  /** With a broker that cannot keep the order of retries: the tables that hold the failed messages of a key. */
   readonly tables: PostgresTransport | undefined;
   readonly channel: string;
   readonly observer: Observer;
@@ -89,27 +89,27 @@ export interface Parts {
   readonly sagas: Sagas;
   readonly sagaWatch: SagaWatch;
   readonly flows: Flows;
-  /** Undefined without keys. */
+  /** Undefined without a key ring. */
   readonly privacy: PrivacyEngine | undefined;
 }
 
 export function wireParts(
   settings: BusSettings,
-  given: Transport,
+  chosenTransport: Transport,
   observer: Observer,
   registry: HandlerRegistry,
   { tracing, watch }: { readonly tracing?: Tracing | undefined; readonly watch: SagaWatch },
 ): Parts {
   const { schema, worker } = settings;
-  const spans = new Spans(tracing, given.name);
+  const spans = new Spans(tracing, chosenTransport.name);
   const outbox = outboxSettings(settings.outbox);
   const database = pgDatabase(settings.database);
-  // For all that works under a lease, or that a message or a caller waits for; the rest may take its time.
+  // Used by work that holds a lease, and where a message or a caller waits. Upkeep has no such limit.
   const leased = limitStatements(database, leasedStatementMs(settings.leaseMs));
-  const channel = `sagabox_${schema}`.slice(0, 63); // the longest name a channel may have
+  const channel = `sagabox_${schema}`.slice(0, 63); // PostgreSQL truncates longer names
   const home = { database: leased, schema, channel, leaseMs: settings.leaseMs, observer };
-  const hop = createLocalHop(given, home);
-  const { transport, tables } = addParking(given, home);
+  const hop = createLocalHop(chosenTransport, home);
+  const { transport, tables } = addParking(chosenTransport, home);
   const destinations = new Destinations({ breaker: outbox.breaker, observer });
   const shared = {
     database: leased,
@@ -142,7 +142,13 @@ export function wireParts(
   const privacy = createPrivacyEngine({ database, schema, settings: settings.privacy });
   const seal: PayloadCipher & ReplyCipher =
     privacy === undefined ? withoutKeys : new MessageCipher(privacy.keys, privacy.index);
-  const claimCheck = wireClaimCheck(settings, outbox, given, { ...home, database }, attachmentVault(privacy));
+  const claimCheck = wireClaimCheck(
+    settings,
+    outbox,
+    chosenTransport,
+    { ...home, database },
+    attachmentVault(privacy),
+  );
   const payloads = new Payloads(claimCheck.shelf, seal);
   const composeOne = createCompose(settings, outbox, newId, payloads, spans);
   const scopeParts: ScopeParts = {
@@ -215,10 +221,10 @@ export function wireParts(
     relay,
     destinations,
     depthWatch:
-      outbox.brokerDepth === null && given.depths === undefined
+      outbox.brokerDepth === null && chosenTransport.depths === undefined
         ? undefined
         : new DepthWatch({
-            transport: given,
+            transport: chosenTransport,
             destinations,
             limits: outbox.brokerDepth,
             consumed: () => listTopics(registry),
@@ -263,7 +269,7 @@ function createCompose(
   return (contract, data, options, tx) => compose(context, contract, data, options, tx);
 }
 
-/** Where a broker loses the order of a key in retries, Postgres keeps it. */
+/** Wraps a broker that cannot keep a key's order across retries: failed messages then wait in PostgreSQL. */
 function addParking(broker: Transport, home: HomeDatabase): Pick<Parts, "transport" | "tables"> {
   if (broker.capabilities.ordersRetries) return { transport: broker, tables: undefined };
   const tables = postgres();

@@ -35,29 +35,36 @@ import { Janitor } from "./janitor.ts";
 import type { Parts } from "./parts.ts";
 import { type BusTopology, describeTopology } from "./topology.ts";
 
+/** Options of `bus.run()`. */
 export interface RunOptions {
-  /** Serve /health/live, /health/ready and /metrics here; false for no server. Default: SAGABOX_PORT, else no server. */
+  /**
+   * TCP port that serves /health/live, /health/ready and /metrics; 0 picks a free port, false starts no server.
+   * Default: SAGABOX_PORT, else no server.
+   */
   readonly port?: number | false;
-  /** Default: SAGABOX_HOST, else "127.0.0.1". */
+  /** Address the server listens on. Default: SAGABOX_HOST, else "127.0.0.1". */
   readonly host?: string;
-  /** Which parts run here, where each has a database role of its own. Default: all of them. */
+  /** The parts to run in this process, for deployments that give each part its own database role. Default: all parts. */
   readonly parts?: readonly WorkerPart[];
 }
 
+/** The result of `bus.run()`. */
 export interface Running {
-  /** Where health and metrics are served; undefined without a server. */
+  /** The port that serves health and metrics; undefined without a server. */
   readonly port: number | undefined;
 }
 
+/** The result of `bus.stop()`. */
 export interface StopResult {
+  /** False if a part failed to stop, or the shutdown timeout cut work off. */
   readonly clean: boolean;
-  /** The time was over before everything had ended; a handler or a local step may have been cut off. */
+  /** Present if the shutdown timeout passed first: a handler or a local step may have been cut off. */
   readonly timedOut?: true;
 }
 
 const TIMED_OUT: StopResult = { clean: false, timedOut: true };
 
-/** Everything of a bus that runs: started in order, stopped in reverse. */
+/** Runs the background services of a bus. It starts them in order and stops them in reverse order. */
 export class Worker {
   readonly #parts: Parts;
   readonly #registry: HandlerRegistry;
@@ -71,7 +78,7 @@ export class Worker {
   #supervisor: Supervisor | undefined;
   #starting: Promise<Running> | undefined;
   #stopping: Promise<StopResult> | undefined;
-  /** Those that the user named; the others are the sagas' own. */
+  /** Consumers that the application registered. The remaining ones belong to sagas. */
   #consumerNames: ReadonlySet<string> | undefined;
   #sagasListen = false;
   #isClean = true;
@@ -88,7 +95,7 @@ export class Worker {
   async run(options: RunOptions): Promise<Running> {
     this.#assertNotStopped();
     this.#starting ??= this.#start(options).catch((error: unknown) => {
-      this.#starting = undefined; // whoever mended what was wrong may try again
+      this.#starting = undefined; // allows another run() after the cause is fixed
       throw error;
     });
     return this.#starting;
@@ -152,9 +159,9 @@ export class Worker {
       add(`consumer ${consumer.name}`, ok, detail);
     }
     const ok = Object.values(checks).every(Boolean);
-    // Told, but it decides nothing: requests time out wherever they are made, and everything else goes on here.
-    const asking = requests.health();
-    if (asking !== undefined) add(`consumer ${asking.name}`, asking.ok);
+    // The reply consumer is reported but does not make the worker unready: only requests depend on it, and they time out.
+    const replyConsumer = requests.health();
+    if (replyConsumer !== undefined) add(`consumer ${replyConsumer.name}`, replyConsumer.ok);
     return { ok, checks, reasons, destinations: destinations.states() };
   }
 
@@ -175,7 +182,7 @@ export class Worker {
     throw new SagaboxError("BUS_STOPPED", "This bus was stopped. Make a new one with createBus().");
   }
 
-  /** Sagas hear replies and events through consumers of their own, which belong to their part. */
+  /** Lists the consumers of the running parts. Sagas receive replies and events through consumers of their own. */
   #listDefinitions(): readonly ConsumerDefinition[] {
     const named = (this.#consumerNames ??= new Set(this.#registry.consumers().map(({ name }) => name)));
     if (this.#isRunning("sagas") && !this.#sagasListen) {
@@ -190,7 +197,7 @@ export class Worker {
 
   #makeConsumers(definitions: readonly ConsumerDefinition[]): Consumer[] {
     const { inbox, transport, settings } = this.#parts;
-    // Without handlers, the ledger still tells the consumer of replies when to leave them to other workers of the service.
+    // The reply consumer needs the crash ledger even if this worker has no handlers.
     const mayReceiveReplies = this.#isRunning("consumers") && !isLocalTransport(transport);
     if (definitions.length === 0 && !mayReceiveReplies) return [];
     const ledger = new CrashLedger({
@@ -213,7 +220,7 @@ export class Worker {
     );
   }
 
-  // Reading without keys is allowed, but whoever forgot a variable must not learn it from lost effects.
+  // Running without keys is allowed, but a forgotten variable should show in the log before handlers miss their data.
   #warnAboutMissingKeys(definitions: readonly ConsumerDefinition[]): void {
     for (const { name: consumer, handlers } of definitions)
       for (const { contract } of handlers.values())
@@ -285,7 +292,7 @@ export class Worker {
     const { settings, observer, sender, wakeUp, admission, transport, database, requests } = this.#parts;
     const began = systemClock.monotonicMs();
     observer.emit("worker.stopping", { worker: settings.worker });
-    // One that fails must not keep the rest from being stopped.
+    // A service that fails to stop must not keep the remaining ones running.
     const stopQuietly = async (stop: () => unknown): Promise<void> => {
       try {
         await stop();
@@ -295,7 +302,7 @@ export class Worker {
       }
     };
     const work = async (): Promise<StopResult> => {
-      await this.#starting?.catch(() => undefined); // it gives up by itself, or is whole and can be stopped
+      await this.#starting?.catch(() => undefined); // a failed start has stopped its services already
       await Promise.all([stopQuietly(() => requests.close()), stopQuietly(() => this.#supervisor?.stop())]);
       await stopQuietly(() => Promise.all([sender.close(), this.#notices.close()]));
       await stopQuietly(() => transport.close());
@@ -313,7 +320,7 @@ export class Worker {
   }
 }
 
-/** A broker that is down does not keep the bus from starting: what is published waits in the outbox for it. */
+/** Opens the transport. An unreachable broker does not prevent the start: published messages wait in the outbox. */
 async function openTransport(transport: Transport, observer: Observer): Promise<void> {
   try {
     await transport.open();
@@ -328,16 +335,16 @@ async function openTransport(transport: Transport, observer: Observer): Promise<
   }
 }
 
-/** Listening, reading the outbox, settling, failures, sending at once, counting, and two for whatever is short. */
+/** Connections for LISTEN, reading, settling, failures, optimistic sends, counting, and two spare ones. */
 const HELD_BY_WORKER = 8;
-/** Reading deliveries, acknowledging, retrying. */
+/** Connections for reading deliveries, acknowledging and retrying. */
 const HELD_BY_CONSUMER = 3;
-/** Without these nothing moves: listening, reading, settling, sending at once, and one for whatever is short. */
+/** The minimum: LISTEN, reading, settling, optimistic sends, and one spare connection. */
 const MIN_FOR_WORKER = 5;
 
 /**
- * How many connections are left for handlers. Each running handler has one of its own; the engine keeps the rest, so
- * that a handler never waits for a connection that only another waiting handler could give back.
+ * Returns how many pool connections handlers may use at once. Each running handler holds one connection and the engine
+ * keeps the rest, so handlers cannot deadlock on the pool. Throws OPTIONS_INVALID if the pool is too small.
  */
 export function connectionsForHandlers(poolSize: number, consumers: number): number {
   const held = HELD_BY_WORKER + consumers * HELD_BY_CONSUMER;
@@ -351,7 +358,7 @@ export function connectionsForHandlers(poolSize: number, consumers: number): num
 
 const EVERY_MS = 5_000;
 
-/** How the process itself does, and the pool that everything in it waits for. */
+/** Emits CPU, memory, event-loop and connection-pool figures every five seconds. */
 class Vitals implements Service {
   readonly #watch = new ProcessWatch();
   readonly #loop: Loop;
@@ -378,10 +385,10 @@ class Vitals implements Service {
   }
 }
 
-/** Less than a readiness probe waits, so that its answer still says which check failed. */
+/** Shorter than the timeout of a readiness probe, so that the response can still name the failed check. */
 const PROBE_MS = 1_500;
 
-/** Asks whether the database can be worked with, one question at a time: a database that hangs gets no more of them. */
+/** Checks that the database is writable and migrated. At most one check runs at a time, so a hanging database is not flooded. */
 class DatabaseProbe {
   readonly #parts: Pick<Parts, "leased" | "settings">;
   #checking: Promise<string | undefined> | undefined;
@@ -390,7 +397,7 @@ class DatabaseProbe {
     this.#parts = parts;
   }
 
-  /** Why it cannot be worked with now; undefined when it can. */
+  /** Returns why the database is unusable, or undefined if it is usable. */
   findProblem(): Promise<string | undefined> {
     this.#checking ??= this.#check().finally(() => (this.#checking = undefined));
     return withDeadline(this.#checking, PROBE_MS, () => `The database did not answer within ${PROBE_MS} ms.`);
@@ -408,16 +415,14 @@ class DatabaseProbe {
   }
 }
 
-/** Which parts run: all of them unless said otherwise. */
-function chooseParts(given: readonly WorkerPart[] | undefined): ReadonlySet<WorkerPart> {
-  if (given === undefined) return new Set(workerParts);
-  if (!Array.isArray(given) || given.length === 0) {
+function chooseParts(parts: readonly WorkerPart[] = workerParts): ReadonlySet<WorkerPart> {
+  if (!Array.isArray(parts) || parts.length === 0) {
     throw new SagaboxError(
       "OPTIONS_INVALID",
-      `\`parts\` must be a list with at least one of ${workerParts.map((part) => `"${part}"`).join(", ")}.`,
+      `\`parts\` must be an array with at least one of ${workerParts.map((part) => `"${part}"`).join(", ")}.`,
     );
   }
-  return new Set(given.map((part: unknown) => oneOf("parts", part, workerParts)));
+  return new Set(parts.map((part: unknown) => oneOf("parts", part, workerParts)));
 }
 
 const neededRoles: Readonly<Record<WorkerPart, RoleName>> = {
@@ -427,12 +432,12 @@ const neededRoles: Readonly<Record<WorkerPart, RoleName>> = {
   upkeep: "owner",
 };
 
-/** The database roles whose rights these parts need. */
+/** Lists the database roles whose rights these parts need. */
 function rolesFor(parts: ReadonlySet<WorkerPart>): readonly RoleName[] {
   return [...parts].map((part) => neededRoles[part]);
 }
 
-/** What handlers need beyond that when they publish. */
+/** Lists the additional rights that handlers need when they publish. */
 function extrasFor({ optimistic, overflow }: OutboxSettings): readonly Extra[] {
   return [
     ...(optimistic ? (["optimistic"] as const) : []),
@@ -440,7 +445,7 @@ function extrasFor({ optimistic, overflow }: OutboxSettings): readonly Extra[] {
   ];
 }
 
-/** Wakes those whose work a notification speaks of. */
+/** Listens to PostgreSQL notifications and wakes the services they concern. */
 function hintListener(parts: Parts): Notifications {
   const { leased, settings, channel, relay, transport, tables, replies, mover, sagas, observer } = parts;
   const local = isLocalTransport(transport) ? transport : tables;

@@ -5,7 +5,7 @@ import { isLocalTransport } from "../transport/index.ts";
 import type { Parts } from "./parts.ts";
 
 const EVERY_MS = 5_000;
-/** What reads rows instead of counting in an index is looked at less often. */
+/** Queries that read rows instead of an index run only in every sixth round. */
 const ROWS_EVERY = 6;
 
 type BacklogParts = Pick<Parts, "database" | "observer" | "transport"> & {
@@ -13,13 +13,13 @@ type BacklogParts = Pick<Parts, "database" | "observer" | "transport"> & {
   readonly relay: Pick<Parts["relay"], "inFlight">;
 };
 
-/** Looks now and then how much is waiting, for the gauges and for people. */
+/** Measures the backlog of the outbox, the queue and the dead letters every five seconds and emits the figures. */
 export class Backlog implements Service {
   readonly #parts: BacklogParts;
   readonly #loop: Loop;
-  /** Groups that were told: once they are empty, that is told too. */
+  /** Dead-letter groups of the last round. A group that has become empty is emitted once more, with count 0. */
   readonly #groups = new Map<string, { readonly consumer: string; readonly type: string }>();
-  /** The same for topics whose messages wait in the queue of PostgreSQL. */
+  /** Queue depth by topic in the last round. A topic that has become empty is emitted once more, with depth 0. */
   #queued: ReadonlyMap<string, number> = new Map();
   #rounds = 0;
 
@@ -48,7 +48,7 @@ export class Backlog implements Service {
     return EVERY_MS;
   }
 
-  /** A broker is asked by the outbox's own watch; here it is the database that knows. */
+  /** Only for the PostgreSQL transport. The outbox's DepthWatch measures brokers. */
   async #countQueue(): Promise<void> {
     const { database, settings, observer, transport } = this.#parts;
     if (!isLocalTransport(transport)) return;
@@ -73,7 +73,7 @@ export class Backlog implements Service {
   }
 }
 
-/** The same for sagas, by those who may read them. */
+/** Emits the number of saga instances by type and status every five seconds. Its database role must be able to read sagas. */
 export function sagaBacklog({ database, settings, observer }: Parts): Service {
   return new Loop({
     step: async () => {

@@ -5,7 +5,7 @@ import type { Bus } from "./bus.ts";
 import type { BusOptions } from "./bus-options.ts";
 import { createBus } from "./create-bus.ts";
 
-// Nobody listens there: whatever is refused here was refused before anything connected.
+// No server listens on this port, so every refusal below happens before a connection is opened.
 const base = { service: "shop", database: "postgres://127.0.0.1:1/nowhere", log: false } as const;
 const OrderPlaced = event("order.placed", { schema: z.object({ orderId: z.string() }) });
 
@@ -44,7 +44,7 @@ test.each<[what: string, call: (bus: Untyped) => Promise<unknown>, hint: string]
   await expect(call(untyped())).rejects.toThrowError(refusal("OPTIONS_UNKNOWN_KEY", meant) as Error);
 });
 
-test("G11: a log level that does not exist is refused with those that do", () => {
+test("G11: an unknown log level is refused with the list of known levels", () => {
   expect(creating({ log: "loud" })).toThrowError(
     refusal("OPTIONS_INVALID", /log must be one of "debug"/) as Error,
   );
@@ -95,7 +95,7 @@ test.each<[message: unknown, rule: RegExp]>([
   await expect(processed).rejects.toThrowError(refusal("OPTIONS_INVALID", rule) as Error);
 });
 
-test("D7: a handler that is no function is refused", async () => {
+test("D7: a handler that is not a function is refused", async () => {
   const processed = untyped().inbox.process(foreign, { orderId: "a" });
   await expect(processed).rejects.toThrowError(refusal("OPTIONS_INVALID", /must be a function/) as Error);
 });
@@ -118,7 +118,8 @@ test.each<[field: string, value: unknown]>([
   ["transport", { open() {}, publish() {}, subscribe() {}, close() {} }],
   ["routing", "orders"],
   ["observers", [1]],
-  ["observers", { tell() {} }],
+  ["observers", [{ tell() {} }]],
+  ["observers", { emit() {} }],
   ["outbox.retry", null],
 ])("G11: %s is refused by its name when it is %j", (field, value) => {
   const [name = "", inner] = field.split(".");
@@ -132,7 +133,7 @@ test.each([undefined, null, { publish: true }])("bus.transaction refuses %j as i
   await expect(untyped().transaction(work)).rejects.toThrowError(refused);
 });
 
-test.each(["on", "onBatch"] as const)("G11: %s says what is wrong with what it is given", (method) => {
+test.each(["on", "onBatch"] as const)("G11: %s names the argument that is wrong", (method) => {
   const given =
     (...values: unknown[]) =>
     () =>

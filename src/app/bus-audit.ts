@@ -13,17 +13,17 @@ import type { Parts } from "./parts.ts";
 
 type AuditParts = Pick<Parts, "database" | "settings" | "observer">;
 
-/** Comparing goes on as often as sealing does, within these. */
+/** The watch verifies as often as the sealer seals, within these bounds. */
 const MIN_REST_MS = 1_000;
 const MAX_REST_MS = 60_000;
 
-/** What can be asked of the audit log. */
+/** The operations on the audit log. */
 export interface BusAudit {
-  /** Lines of both logs, newest first. */
+  /** Lists lines of the transition log and the action log, newest first. */
   readonly list: (filter?: AuditFilter) => Promise<readonly AuditLine[]>;
-  /** Recomputes the chain of hashes from the rows that are there. */
+  /** Recomputes the hash chain from the stored rows and reports every difference. */
   readonly verify: (options?: VerifyOptions) => Promise<VerifyReport>;
-  /** Seals what can be sealed now, without waiting for the worker to do it. */
+  /** Seals the unsealed rows now instead of waiting for the worker. */
   readonly seal: () => Promise<SealResult>;
 }
 

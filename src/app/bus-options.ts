@@ -100,7 +100,7 @@ export interface BusSettings {
   readonly notices: NoticeSettings;
   readonly log: LogSettings | false;
   readonly host: string;
-  /** Undefined where the environment names none: then nothing is served unless the code says so. */
+  /** SAGABOX_PORT; undefined if it is not set. */
   readonly port: number | undefined;
   readonly concurrency: number | undefined;
 }
@@ -133,7 +133,10 @@ const KNOWN = [
 
 const DAY_MS = 86_400_000;
 
-/** What the code says, then what the environment says, then the defaults. All problems are reported at once. */
+/**
+ * Merges options, environment variables and defaults, in this order of precedence. Throws one error that lists every
+ * problem.
+ */
 export function readBusSettings(options: BusOptions, env: Environment): BusSettings {
   return allProblems("The options of createBus()", () => readSettings(options, env));
 }
@@ -171,7 +174,7 @@ function readSettings(options: BusOptions, env: Environment): BusSettings {
     conservation: conservationSettings(options.conservation),
     privacy: readPrivacySettings(options.privacy, {
       text: around.keyRing,
-      file: env["SAGABOX_KEY_RING_FILE"], // by its path, so that it can be read again
+      file: env["SAGABOX_KEY_RING_FILE"], // a path, so that the ring can be reloaded
     }),
     shutdownMs: milliseconds("shutdownTimeout", options.shutdownTimeout ?? around.shutdownTimeout ?? "30s"),
     deadLetterMs: milliseconds("deadLetterRetention", options.deadLetterRetention ?? "14d", {
@@ -192,22 +195,23 @@ function readSettings(options: BusOptions, env: Environment): BusSettings {
     concurrency: around.concurrency,
   });
   checkPorts(options);
-  // Both are read again where they are used; here for their problems.
+  // The parts read both again when they are wired. Reading them here reports their problems with all others.
   inPart(() => readClaimCheck(settings, outboxSettings(outbox), options.transport), undefined);
   return settings;
 }
 
-// For callers without the compiler: what is missing here would be noticed in the middle of something else.
+// For callers without the compiler: a missing method would otherwise fail later, with a confusing error.
 function checkPorts({ transport, observers }: BusOptions): void {
   const methods: readonly string[] = ["open", "publish", "subscribe", "close"];
   const usable = transport === undefined || (hasAll(transport, methods) && isObject(transport.capabilities));
   if (!usable) {
-    const made = "Pass what postgres(), rabbitmq(), kafka() or nats() made, or a transport of your own.";
-    refuse("OPTIONS_INVALID", `transport is none. ${made}`, undefined);
+    const remedy =
+      "Pass the result of postgres(), rabbitmq(), kafka() or nats(), or a transport of your own.";
+    refuse("OPTIONS_INVALID", `transport is not a transport. ${remedy}`, undefined);
   }
   if (observers === undefined) return;
   if (Array.isArray(observers) && observers.every((observer) => hasAll(observer, ["emit"]))) return;
-  refuse("OPTIONS_INVALID", "observers must be a list of objects with a function `emit`.", undefined);
+  refuse("OPTIONS_INVALID", "observers must be an array of objects with an `emit` function.", undefined);
 }
 
 function hasAll(value: unknown, methods: readonly string[]): boolean {
@@ -221,12 +225,12 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
 function noDatabase(): string {
   return refuse(
     "OPTIONS_INVALID",
-    "No database was given. Pass `database` (a pg.Pool or a postgres:// URL) or set DATABASE_URL.",
+    "No database is configured. Pass `database` (a pg.Pool or a postgres:// URL) or set DATABASE_URL.",
     "",
   );
 }
 
 function checkWorkerName(worker: string): string {
   if (isValidId(worker) && worker.length <= 200) return worker;
-  return refuse("OPTIONS_INVALID", "worker must be a text of 1 to 200 characters.", "");
+  return refuse("OPTIONS_INVALID", "worker must be a string of 1 to 200 characters.", "");
 }

@@ -30,12 +30,15 @@ export type BusPrivacy = ReturnType<typeof busPrivacy>;
 
 const PREFIX = "privacy:";
 
-/** Whose keys another process destroyed, if that is what was heard. */
+/** Returns the subject whose keys another process destroyed, or undefined if the notification is of another kind. */
 export function parseErasureNotice(payload: string): string | undefined {
   return payload.startsWith(PREFIX) ? payload.slice(PREFIX.length) : undefined;
 }
 
-/** Data about persons: finding them without naming them, giving them out, holding and erasing them. */
+/**
+ * The operations on personal data: blind indexes, export, legal holds and erasure. Each throws PRIVACY_KEYS_MISSING if the
+ * bus has no key ring.
+ */
 export function busPrivacy(parts: Parts, { show }: Pick<BusSagas, "show">) {
   const requireEngine = (): PrivacyEngine => {
     if (parts.privacy === undefined) throw keysMissing();
@@ -57,16 +60,16 @@ export function busPrivacy(parts: Parts, { show }: Pick<BusSagas, "show">) {
     }
   };
   return {
-    /** A name for the value that tells nothing without the key: for message keys, and for finding. */
+    /** Computes a keyed hash of a value, for message keys and lookups that must not reveal the value. */
     blindIndex: (value: string, purpose: string): string =>
       requireEngine().index.compute(text("value", value, { max: 65_536 }), text("purpose", purpose)),
-    /** Destroys the keys of a person: every copy of what was sealed for them becomes unreadable, wherever it is. */
+    /** Destroys the data keys of a data subject, which makes every copy of the subject's encrypted fields unreadable. */
     erase: async (subject: string, options: EraseOptions) =>
       explainFailure(erase(createEraser(parts, requireEngine()), subject, options)),
-    /** Ends a saga that was parked because its person was erased. False when it is none of these. */
+    /** Ends a saga that stopped because its subject was erased. Resolves with false for any other saga. */
     endSaga: async (id: string, options: ActionReason) =>
       explainFailure(endErasedSaga(requireEngine(), id, options)),
-    /** Everything that is held about a person, opened, one by one. That it was handed out is in the audit log. */
+    /** Streams all data stored about a subject, decrypted. The export is recorded in the audit log. */
     export: (subject: string, because: ActionReason) =>
       explainEachFailure(
         exportSubject(
@@ -82,28 +85,29 @@ export function busPrivacy(parts: Parts, { show }: Pick<BusSagas, "show">) {
           because,
         ),
       ),
-    /** Keeps a person from being erased. False when they are held already. */
+    /** Places a legal hold, which blocks erasure of the subject. Resolves with false if the hold exists already. */
     hold: async (subject: string, options: HoldOptions) =>
       explainFailure(hold(requireEngine(), subject, options)),
-    /** Ends the hold. False when there is none. */
+    /** Lifts a legal hold. Resolves with false if there is no hold. */
     release: async (subject: string, options: HoldOptions) =>
       explainFailure(release(requireEngine(), subject, options)),
-    /** Wraps every data key with the current key of the ring. */
+    /** Re-encrypts every data key with the current key of the key ring. */
     rewrap: async (options?: RewrapOptions) => explainFailure(rewrap(requireEngine(), options)),
-    /** The erasure log, oldest first: keep a copy apart from the backups of the database. */
+    /** Streams the erasure log, oldest first. Keep a copy outside the database backups. */
     erasures: () => explainEachFailure(listErasures(requireEngine())),
-    /** After a restore: destroys again what the backup brought back. */
+    /** Repeats erasures after a restore, for keys that the backup brought back. */
     reapply: async (list?: Parameters<typeof reapply>[1], by?: OptionalActionReason) =>
       explainFailure(reapply(requireEngine(), list, by)),
-    /** Goes on with erasures that are not swept; a running worker does it by itself. Resolves with how many are left. */
+    /** Completes unfinished erasures and resolves with how many remain. A running worker does this on its own. */
     sweep: async () => explainFailure(sweepAll(createEraser(parts, requireEngine()))),
-    /** Removes texts about messages that were sealed with these keys, for services that heard of an erasure. */
+    /** Removes error texts about messages encrypted with these keys. For services that receive `SubjectErased`. */
     scrub: async (keyIds: readonly string[]) => explainFailure(scrub(requireEngine(), keyIds)),
+    /** Returns the state of the key ring, the data keys and the erasures. */
     status: async () => explainFailure(readPrivacyStatus(requireEngine())),
   };
 }
 
-/** Erasing with the outbox of this bus. */
+/** Creates an eraser that publishes `SubjectErased` through the outbox of this bus. */
 export function createEraser({ database, scope, channel }: Parts, engine: PrivacyEngine): Eraser {
   return {
     engine,
@@ -111,7 +115,7 @@ export function createEraser({ database, scope, channel }: Parts, engine: Privac
       const tx = await database.begin();
       const publishing = scope(tx);
       try {
-        const result = await work(tx, (told) => publishing.publish(SubjectErased, told));
+        const result = await work(tx, (erasure) => publishing.publish(SubjectErased, erasure));
         publishing.handleCommit(await tx.commit(publishing.lastStatements()));
         return result;
       } catch (error) {
@@ -119,7 +123,7 @@ export function createEraser({ database, scope, channel }: Parts, engine: Privac
         throw error;
       }
     },
-    // Only a hint: whoever does not hear it forgets the key when its time is over.
+    // Best effort: a process that misses the notification drops the key when its cache entry expires.
     announce: (subject) => void notify(database, channel, PREFIX + subject).catch(() => undefined),
   };
 }

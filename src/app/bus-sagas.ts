@@ -28,7 +28,7 @@ import type { SagaNews } from "./saga-watch.ts";
 
 export type BusSagas = ReturnType<typeof busSagas>;
 
-/** What people may look at and decide about sagas. An action is done by whichever worker knows the definition. */
+/** The operations on saga instances. A worker that has the saga's definition carries out each action. */
 export function busSagas({
   database,
   settings,
@@ -47,33 +47,43 @@ export function busSagas({
     return result;
   };
   return {
-    /** Hears every step and every change of status that this process makes; what is returned ends it. */
-    watch: (hear: (news: SagaNews) => void): (() => void) => sagaWatch.listen(hear),
+    /** Calls `listener` for every step and status change made by this process. Returns a function that unsubscribes. */
+    watch: (listener: (news: SagaNews) => void): (() => void) => sagaWatch.listen(listener),
+    /** Lists instances that match the filter. */
     list: (filter?: SagaFilter) => listSagas(admin, filter),
+    /** Returns one instance with its steps. Throws if it does not exist. */
     show: (id: string) => showSaga(admin, id),
+    /** Returns the recorded transitions of one instance. */
     history: (id: string, options?: HistoryOptions) => readSagaHistory(admin, id, options),
+    /** Lists instances that have made no progress for some time. */
     stuck: (options?: StuckOptions) => findStuckSagas(admin, options),
+    /** Lists incidents: failed steps that wait for a decision. */
     incidents: (filter?: IncidentFilter) => listIncidents(admin, filter),
-    /** Plays recorded histories again on the definitions registered here. */
+    /** Replays recorded histories against the definitions registered in this process and reports differences. */
     check: (options?: CheckOptions) => checkSagas(admin, options),
-    /** Every definition registered here, in every version. */
+    /** Lists every definition registered in this process, in every version. */
     definitions: (): readonly SagaDefinition[] => sagas.registry.all(),
-    /** One instance in Mermaid: on its definition where that is registered here, else along the time. */
+    /** Draws one instance in Mermaid: over its definition if that is registered in this process, else as a timeline. */
     diagram: async (id: string): Promise<string> => {
       const { type, definitionVersion, correlationId, status, state } = await showSaga(admin, id);
       const definition = admin.definitionOf(type, definitionVersion);
       const instance = { id, type, key: correlationId, status, state };
       return definition === undefined ? instanceTimeline(instance) : instanceDiagram(definition, instance);
     },
+    /** Runs a failed step again. */
     retry: (id: string, options: Parameters<typeof retryStep>[2]) => hintAfter(retryStep(admin, id, options)),
+    /** Skips a failed step and continues with the next one. */
     skip: (id: string, options: Parameters<typeof skipStep>[2]) => hintAfter(skipStep(admin, id, options)),
+    /** Records the outcome of a step that was completed outside sagabox. */
     settle: (id: string, options: Parameters<typeof settleStep>[2]) =>
       hintAfter(settleStep(admin, id, options)),
+    /** Undoes the completed steps of an instance. */
     compensate: (id: string, options: Parameters<typeof compensateSaga>[2]) =>
       hintAfter(compensateSaga(admin, id, options)),
+    /** Cancels an instance. */
     cancel: (id: string, options: Parameters<typeof cancelSaga>[2]) =>
       hintAfter(cancelSaga(admin, id, options)),
-    /** Brings an instance the event it waits for. Without an `id` every call is a signal of its own. */
+    /** Delivers an event to an instance that waits for it. Calls with the same `id` take effect once; default: a new id. */
     signal: <E extends AnyEvent>(
       target: SagaTarget,
       event: E,

@@ -9,14 +9,15 @@ import {
   type TransactionOptions,
 } from "../storage/index.ts";
 
-/** What `bus.transaction()` hands out: SQL and publishing with one fate. */
+/** The transaction that `bus.transaction()` passes to its callback. Queries and messages commit or roll back together. */
 export interface BusTransaction extends Sql {
+  /** Publishes a message with this transaction. Throws if the data violate the contract. */
   publish<C extends AnyContract>(contract: C, data: InputOf<C>, options?: PublishOptions): Promise<Published>;
 }
 
 const inside = new AsyncLocalStorage<true>();
 
-/** Runs what a caller does inside a transaction of ours. */
+/** Runs `work` so that `isInsideTransaction()` returns true in it, also after an await. */
 export function runInsideTransaction<T>(work: () => T): T {
   return inside.run(true, work);
 }
@@ -25,7 +26,7 @@ export function isInsideTransaction(): boolean {
   return inside.getStore() === true;
 }
 
-/** What lies behind is out of sight of whoever holds it. Its two functions may be taken out of it. */
+/** Hides the owned transaction and its scope from the caller. `query` and `publish` work without `this`. */
 class HandedTransaction implements BusTransaction {
   readonly query: BusTransaction["query"];
   readonly publish: BusTransaction["publish"];
@@ -48,12 +49,12 @@ class HandedTransaction implements BusTransaction {
   }
 }
 
-/** The scope behind a transaction that we handed out, if it is one. */
+/** Returns the scope of a `BusTransaction`, or undefined for any other value. */
 export function findScope(tx: unknown): TransactionScope | undefined {
   return typeof tx === "object" && tx !== null ? HandedTransaction.findScope(tx) : undefined;
 }
 
-/** The transaction itself behind one that we handed out. */
+/** Returns the database transaction of a `BusTransaction`, or undefined for any other value. */
 export function findOwned(tx: unknown): OwnedTransaction | undefined {
   return typeof tx === "object" && tx !== null ? HandedTransaction.findOwned(tx) : undefined;
 }
@@ -64,6 +65,10 @@ export function busTransaction(tx: OwnedTransaction, scope: TransactionScope): B
 
 const ISOLATIONS = ["read committed", "repeatable read", "serializable"] as const;
 
+/**
+ * Options of `bus.transaction()`. `topics`: wait for room in the outbox for these before BEGIN, with the overflow policy
+ * "wait".
+ */
 export type BusTransactionOptions = Pick<TransactionOptions, "isolation" | "idleTimeoutMs"> & {
   readonly topics?: readonly (AnyContract | string)[];
 };

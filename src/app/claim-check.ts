@@ -18,25 +18,25 @@ import { isLocalTransport, type HomeDatabase, type Transport } from "../transpor
 import type { BusSettings } from "./bus-options.ts";
 import { noPayloadStore, type PayloadStore } from "./payloads.ts";
 
-/** What a bus does with large payloads and attachments. */
+/** The claim check of a bus: where large payloads and attachments are stored. */
 export interface BusClaimCheck {
   readonly shelf: PayloadStore;
   attach(source: ByteSource, options?: AttachOptions): Promise<Attachment>;
-  /** `within`: the transaction of whoever opens it. */
+  /** `within`: the transaction in which the caller opens the attachment. */
   open(attachment: Attachment, within?: Queryable): Readable;
-  /** Deletes what nobody needs; undefined without a claim check. */
+  /** Deletes stored payloads that no message refers to; undefined without a claim check. */
   readonly collector: Collector | undefined;
 }
 
-/** What operators do with payloads. */
+/** The maintenance operations on stored payloads. */
 export interface BusPayloads {
-  /** One round of the collector, which a running worker makes every hour. */
+  /** Deletes unreferenced payloads now. A running worker does this every hour. Throws without a claim check. */
   collect(signal?: AbortSignal): Promise<CollectReport>;
 }
 
 const INLINE_BYTES = 1_048_576;
 
-/** Undefined without a claim check. Without a transport PostgreSQL carries the messages. */
+/** Reads the claim-check settings; undefined without a claim check. No transport means the PostgreSQL transport. */
 export function readClaimCheck(
   {
     claimCheck,
@@ -59,19 +59,19 @@ export function wireClaimCheck(
   sealer: AttachmentCipher,
 ): BusClaimCheck {
   const { maxPayloadBytes } = settings;
-  const chosen = readClaimCheck(settings, outbox, transport);
-  if (chosen === undefined) return withoutClaimCheck(maxPayloadBytes ?? INLINE_BYTES);
+  const claimCheck = readClaimCheck(settings, outbox, transport);
+  if (claimCheck === undefined) return withoutClaimCheck(maxPayloadBytes ?? INLINE_BYTES);
   const home = { database, schema, observer };
   const transportMaxBytes = (): number => transport.capabilities.maxBytes;
   const shelf = new ClaimCheck({
     ...home,
-    settings: chosen,
+    settings: claimCheck,
     carries: transportMaxBytes,
     maxPayloadBytes,
     sealer,
   });
   const { stores } = shelf;
-  const { retentionMs, graceMs } = chosen;
+  const { retentionMs, graceMs } = claimCheck;
   return {
     shelf,
     attach: (source, options) => shelf.attach(source, options),
@@ -91,7 +91,7 @@ function withoutClaimCheck(maxBytes: number): BusClaimCheck {
   return {
     shelf: noPayloadStore(maxBytes, noClaimCheck),
     attach: async (source) => {
-      catchStreamErrors(source); // a stream that fails as well must not end the process
+      catchStreamErrors(source); // an unhandled stream error would end the process
       throw noClaimCheck();
     },
     open: () => {
@@ -104,7 +104,7 @@ function withoutClaimCheck(maxBytes: number): BusClaimCheck {
 function noClaimCheck(): SagaboxError<"CLAIM_STORE_UNKNOWN"> {
   return new SagaboxError(
     "CLAIM_STORE_UNKNOWN",
-    "This bus has no claim check, so nothing can be put into a store or read from one. " +
-      "Give createBus a `claimCheck` with a store that all services can reach.",
+    "This bus has no claim check, so it cannot store or read large payloads and attachments. " +
+      "Pass createBus a `claimCheck` with a store that all services can reach.",
   );
 }

@@ -13,10 +13,10 @@ interface ConsumerWatchOptions {
 }
 
 const EVERY_MS = 1_000;
-/** A member that changes places is without work for a moment; that is nothing to tell. */
+/** A consumer that is being rebalanced is idle for a moment. Only repeated failures count as an interruption. */
 const CHECKS_IN_A_ROW = 3;
 
-/** Tells once when a consumer gets nothing any more, with the reason, and once when it does again. */
+/** Emits one event when a consumer stops receiving, with the reason, and one when it receives again. */
 export class ConsumerWatch implements Service {
   readonly #options: ConsumerWatchOptions;
   readonly #clock: Clock;

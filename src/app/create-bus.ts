@@ -10,16 +10,19 @@ import { SagaWatch } from "./saga-watch.ts";
 import { rememberShutdownMs } from "./shutdown-limits.ts";
 import { Worker } from "./worker.ts";
 
-/** Reads the options, builds the rooms and joins them. Nothing connects before the first use. */
+/**
+ * Creates a bus from its options, the environment and the defaults. It opens no connection before the first use. Throws
+ * one error that lists every invalid option and variable.
+ */
 export function createBus(options: BusOptions): Bus {
   const settings = readBusSettings(options, process.env);
   const metrics = prometheus();
-  const { tracing, observer: hearing } = options.telemetry ?? {};
-  const heard = hearing === undefined ? [] : [hearing];
+  const { tracing, observer: telemetryObserver } = options.telemetry ?? {};
+  const exporters = telemetryObserver === undefined ? [] : [telemetryObserver];
   const watch = new SagaWatch();
-  const told = fanOut([metrics, ...logs(settings), ...(options.observers ?? []), ...heard, watch]);
-  const notices = new Notices({ service: settings.service, settings: settings.notices, observer: told });
-  const observer = fanOut([told, notices]);
+  const reporting = fanOut([metrics, ...logs(settings), ...(options.observers ?? []), ...exporters, watch]);
+  const notices = new Notices({ service: settings.service, settings: settings.notices, observer: reporting });
+  const observer = fanOut([reporting, notices]);
   const registry = new HandlerRegistry(
     settings.routing,
     settings.concurrency === undefined ? {} : { concurrency: settings.concurrency },

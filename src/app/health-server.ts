@@ -4,12 +4,12 @@ import { SagaboxError } from "../errors/index.ts";
 import { after, type Clock, type Service, systemClock, withDeadline } from "../runtime/index.ts";
 
 /**
- * Keeps the newest connections of a server. `maxConnections` of Node refuses the new ones instead, so a client that holds
- * enough idle connections could keep probes out.
+ * Limits the connections of a server by closing the oldest. Node's `maxConnections` refuses new ones instead, so a client
+ * with enough idle connections could lock out probes.
  */
 class NewestConnections {
   readonly #max: number;
-  /** From the one that has been silent for longest: a connection counts as new again with each complete request. */
+  /** Ordered by last complete request, oldest first. */
   readonly #sockets = new Set<Socket>();
 
   constructor(server: Server, max: number) {
@@ -39,32 +39,35 @@ class NewestConnections {
   }
 }
 
-/** What a readiness check found. Only names and yes or no leave the process: reasons belong in the log. */
+/** The result of the readiness checks. The server publishes only names and pass or fail, not the reasons. */
 export interface Readiness {
-  /** Whether this process should be given work. A check may fail without that, and the process is then degraded. */
+  /** Whether this process should receive work. If it is true although a check failed, the process is degraded. */
   readonly ok: boolean;
+  /** Each check by name: true if it passed. */
   readonly checks: Readonly<Record<string, boolean>>;
-  /** Why each failed check failed, for the log and the application; they are not served. */
+  /** The reason of each failed check, for the log and the application. The server does not publish it. */
   readonly reasons?: Readonly<Record<string, string>>;
-  /** Topics whose messages wait, and why. A broker that is down makes no process unready: their messages are safe. */
+  /** Topics that are not being sent to, and why. An unreachable broker does not make the process unready. */
   readonly destinations?: Readonly<Record<string, "open" | "half-open" | "paused">>;
 }
 
+/** Options of `HealthServer`. */
 export interface HealthServerOptions {
-  /** Default "127.0.0.1". */
+  /** Address to listen on. Default "127.0.0.1". */
   readonly host?: string;
-  /** 0 takes any free port. Default 8000. */
+  /** TCP port; 0 picks a free one. Default 8000. */
   readonly port?: number;
-  /** Whether this process can do its work now. Its answer is kept for a moment. */
+  /** Runs the readiness checks. The result is cached for `readyCacheMs`. */
   readonly ready: () => Promise<Readiness>;
-  /** The page of metrics; without it /metrics does not exist. */
+  /** Renders the metrics page. Without it, /metrics returns 404. */
   readonly metrics?: { readonly contentType: string; text(): string };
-  /** How long an answer of `ready` is kept. Default 1 000. */
+  /** How long a result of `ready` is cached, in milliseconds. Default 1,000. */
   readonly readyCacheMs?: number;
-  /** How long `ready` may take before it counts as no. Default 2 000. */
+  /** How long `ready` may take before the process counts as unready, in milliseconds. Default 2,000. */
   readonly readyDeadlineMs?: number;
-  /** How long a client may take to read an answer before its connection is cut. Default 10 000. */
+  /** How long a client may take to read a response before its connection is closed, in milliseconds. Default 10,000. */
   readonly answerDeadlineMs?: number;
+  /** Replaces the clock in tests. Default: the system clock. */
   readonly clock?: Clock;
 }
 
@@ -84,15 +87,15 @@ const LIMITS = {
   connectionsCheckingInterval: 1_000,
 };
 /**
- * A probe is answered unless this many others connect between its connection and its request, which arrive together. Each
- * connection that does not read may hold one page of metrics in memory.
+ * A probe is locked out only if this many clients connect between its connection and its request. Each client that does not
+ * read its response holds at most one metrics page in memory.
  */
 const MAX_CONNECTIONS = 200;
 const STOP_GRACE_MS = 1_000;
 
 /**
- * Health and metrics for whoever watches the process. Liveness says only that the event loop turns: an outage of
- * the database must not make an orchestrator restart every process that waits for it.
+ * Serves /health/live, /health/ready and /metrics over HTTP. Liveness reports only that the event loop runs, so that a
+ * database outage does not make an orchestrator restart every worker. `start()` throws LISTEN_FAILED.
  */
 export class HealthServer implements Service {
   readonly #options: HealthServerOptions;
@@ -100,7 +103,7 @@ export class HealthServer implements Service {
   #server: Server | undefined;
   #connections: NewestConnections | undefined;
   #starting: Promise<void> | undefined;
-  /** Resolves when the newest answer of a connection has been sent. */
+  /** The latest response of each connection; resolves when it has been sent. */
   readonly #lastAnswers = new WeakMap<Socket, Promise<unknown>>();
   #cached: { untilMs: number; readonly readiness: Promise<Readiness> } | undefined;
 
@@ -109,13 +112,13 @@ export class HealthServer implements Service {
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** The port it listens on; undefined while it does not. */
+  /** The port the server listens on; undefined before start() and after stop(). */
   get port(): number | undefined {
     const address = this.#server?.address();
     return typeof address === "object" ? address?.port : undefined;
   }
 
-  /** How many connections are open. */
+  /** The number of open connections. */
   get connections(): number {
     return this.#connections?.count ?? 0;
   }
@@ -149,11 +152,12 @@ export class HealthServer implements Service {
       server.once("error", (error) => reject(listenFailed(host, port, error)));
       server.listen(port, host, resolve);
     });
-    server.on("error", () => undefined); // a failing accept must not end the process
+    server.on("error", () => undefined); // an unhandled accept error would end the process
     this.#server = server;
   }
 
-  // Node hands over pipelined requests at once. A client that reads no answers would make it keep one page for each.
+  // Node emits pipelined requests at once. Serving them one by one keeps at most one page in memory for a client that does
+  // not read.
   #enqueue(request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request;
     const isSent = new Promise((resolve) => response.once("close", resolve));
@@ -164,7 +168,7 @@ export class HealthServer implements Service {
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    // Nobody has to send a body here; reading one would only cost time.
+    // No endpoint takes a body. Closing the connection is cheaper than reading it.
     if (
       request.headers["content-length"] !== undefined ||
       request.headers["transfer-encoding"] !== undefined
@@ -211,7 +215,7 @@ export class HealthServer implements Service {
     },
   });
 
-  // Probes may come from many sides at once; the database hears one question at a time, at most one a second.
+  // Many probes may arrive at once. They share one check of the database, at most once per `readyCacheMs`.
   #readiness(): Promise<Readiness> {
     if (this.#cached === undefined || this.#clock.monotonicMs() >= this.#cached.untilMs) {
       const kept = { untilMs: Number.POSITIVE_INFINITY, readiness: this.#checkReadiness() };
@@ -224,11 +228,11 @@ export class HealthServer implements Service {
   }
 
   #checkReadiness(): Promise<Readiness> {
-    const no: Readiness = { ok: false, checks: {} };
-    const asked = Promise.resolve()
+    const unready: Readiness = { ok: false, checks: {} };
+    const readiness = Promise.resolve()
       .then(this.#options.ready)
-      .catch(() => no);
-    return withDeadline(asked, this.#options.readyDeadlineMs ?? 2_000, () => no);
+      .catch(() => unready);
+    return withDeadline(readiness, this.#options.readyDeadlineMs ?? 2_000, () => unready);
   }
 }
 
@@ -243,8 +247,8 @@ function listenFailed(host: string, port: number, cause: NodeJS.ErrnoException):
 }
 
 const REMEDY =
-  "Choose another port (0 takes any free one) or address: with `port` and `host` where the code or the command line gives " +
-  "them, with SAGABOX_PORT and SAGABOX_HOST where it does not. A second bus of a process is run with { port: false }.";
+  "Choose another port (0 picks a free one) or address with `port` and `host` in code or on the command line, or with " +
+  "SAGABOX_PORT and SAGABOX_HOST. To run a second bus in one process, pass { port: false }.";
 
 function listenProblem(host: string, port: number, code: string | undefined): string {
   if (code === "EADDRINUSE") return `Port ${port} on ${host} is in use by another process.`;
@@ -252,7 +256,7 @@ function listenProblem(host: string, port: number, code: string | undefined): st
   return `Cannot listen on ${host} port ${port} (${code ?? "unknown reason"}).`;
 }
 
-// A request in progress may end; a client that merely keeps its connection open may not hold up the stop.
+// Requests in progress get a grace period. Idle keep-alive connections are closed at once.
 function close(server: Server): Promise<void> {
   return new Promise((resolve) => {
     const cancel = after(STOP_GRACE_MS, () => server.closeAllConnections());

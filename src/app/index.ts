@@ -1,5 +1,5 @@
-// Where the rooms are joined: options in, a bus out. The bus is what a service holds in its hands; the worker behind it
-// starts and stops everything that runs. There is wiring here and nothing to decide.
+// Wires the rooms into a bus. `createBus` reads the options, `Bus` is the API of a service, and `Worker` starts and stops
+// the background services.
 export { createBus } from "./create-bus.ts";
 export { Bus } from "./bus.ts";
 export { message, type PreparedMessage } from "./prepared-message.ts";

@@ -7,10 +7,13 @@ import { forgetSagas } from "../saga/index.ts";
 import type { Parts } from "./parts.ts";
 
 const EVERY_MS = 3_600_000;
-/** Whoever asked has long gone; only who asks again with the same id still profits. */
+/** Replies are kept for one day, for callers that repeat a request with the same id. */
 const REPLIES_MS = 86_400_000;
 
-/** Forgets old dead letters and dedupe rows, never a row that something replayable could still meet. */
+/**
+ * Deletes dead letters, dedupe rows, replies, flow events and sagas past their retention, once an hour. A dedupe row
+ * outlives every message that could still be replayed.
+ */
 export class Janitor implements Service {
   readonly #loop: Loop;
 

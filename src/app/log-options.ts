@@ -1,14 +1,15 @@
 import { oneOf, refuse, rejectUnknownKeys, type EnvironmentOptions } from "../options/index.ts";
 import type { LogFormat, LoggerOptions, LogLevel } from "../telemetry/index.ts";
 
+/** Options of `createBus({ log })`. */
 export interface LogOptions {
-  /** The least important lines that are written. Default: LOG_LEVEL, else "info". */
+  /** The least severe level that is written. Default: LOG_LEVEL, else "info". */
   readonly level?: LogLevel;
   /** "auto" is pretty on a terminal and JSON everywhere else. Default: SAGABOX_LOG_FORMAT, else "auto". */
   readonly format?: LogFormat;
-  /** Where whole lines go. Default: standard error. */
+  /** Writes one complete line. Default: standard error. */
   readonly write?: (line: string) => void;
-  /** Where a line for every step of every saga goes, whatever the level; those of the log are written there as well. */
+  /** Writes one line for every step of every saga, regardless of `level`. Default: none. */
   readonly sagas?: (line: string) => void;
 }
 
@@ -20,18 +21,18 @@ export type LogSettings = Pick<LoggerOptions, "write"> &
 const LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
 const FORMATS = ["auto", "json", "pretty"] as const;
 
-/** False for silence. */
+/** Reads the `log` option. Returns false if logging is off. */
 export function readLogSettings(
-  given: LogLevel | LogOptions | false | undefined,
+  log: LogLevel | LogOptions | false | undefined,
   { logLevel, logFormat }: Pick<EnvironmentOptions, "logLevel" | "logFormat">,
 ): LogSettings | false {
-  if (given === false) return false;
-  const whole = typeof given === "object" && given !== null;
-  const options: LogOptions = whole ? given : given === undefined ? {} : { level: given };
-  if (whole) rejectUnknownKeys("log", options, ["level", "format", "write", "sagas"]);
+  if (log === false) return false;
+  const isObject = typeof log === "object" && log !== null;
+  const options: LogOptions = isObject ? log : log === undefined ? {} : { level: log };
+  if (isObject) rejectUnknownKeys("log", options, ["level", "format", "write", "sagas"]);
   const { write, sagas } = options;
   return {
-    level: oneOf(whole ? "log.level" : "log", options.level ?? logLevel ?? "info", LEVELS),
+    level: oneOf(isObject ? "log.level" : "log", options.level ?? logLevel ?? "info", LEVELS),
     format: oneOf("log.format", options.format ?? logFormat ?? "auto", FORMATS),
     ...(write === undefined ? {} : { write: checkWriter("log.write", write) }),
     sagas: sagas === undefined ? undefined : checkWriter("log.sagas", sagas),
@@ -40,5 +41,5 @@ export function readLogSettings(
 
 function checkWriter(name: string, write: (line: string) => void): (line: string) => void {
   if (typeof write === "function") return write;
-  return refuse("OPTIONS_INVALID", `${name} must be a function that takes a line.`, () => undefined);
+  return refuse("OPTIONS_INVALID", `${name} must be a function that takes one line.`, () => undefined);
 }

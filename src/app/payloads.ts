@@ -18,22 +18,25 @@ import {
 import type { Pack } from "../outbox/index.ts";
 import type { Queryable } from "../storage/index.ts";
 
-/** The claim check: what is too large for the message lies elsewhere. */
+/** Stores payloads that are too large for a message (claim check). */
 export interface PayloadStore {
-  /** The largest payload that can be sent. */
+  /** The largest payload that can be sent, in bytes. */
   readonly maxBytes: number;
-  /** `clear`: the same before anything in it was sealed. What it refers to is needed as long as the message is there. */
+  /**
+   * Returns the payload to put into the message: `text`, or a reference to it. `clear` is the payload before encryption; the
+   * store keeps the attachments it refers to as long as the message exists.
+   */
   deposit(
     text: string,
     message: PackedMessage,
     tx: Queryable | undefined,
     clear?: string,
   ): PackedPayload | Promise<PackedPayload>;
-  /** The payload of a message that carries a reference, checked against it. */
+  /** Fetches the payload that a message refers to. Throws if it does not match the reference. */
   fetch(message: Message): Promise<string>;
 }
 
-/** Personal fields: sealed before anything is written, opened for the handler. */
+/** Encrypts personal fields before they are written, and decrypts them for the handler. */
 export interface PayloadCipher {
   seal(
     contract: AnyContract,
@@ -42,14 +45,14 @@ export interface PayloadCipher {
     tx: Queryable | undefined,
   ): Promise<{ readonly data: unknown; readonly headers: Headers }>;
   open(message: Message, data: Json): Promise<UnpackedPayload>;
-  /** Replies come here sealed already. */
+  /** Decrypts a reply. The consumer that made the reply encrypted it. */
   openReply(command: string, reply: Json, tx?: Queryable): Promise<UnpackedPayload>;
   replyHeaders(reply: Json): Headers;
 }
 
 const nothing: readonly never[] = [];
 
-/** From data to what is stored and sent, and back: first sealed, then shelved; fetched, then opened. */
+/** Converts message data to its stored form and back: encrypts, then stores; fetches, then decrypts. */
 export class Payloads {
   readonly #store: PayloadStore;
   readonly #cipher: PayloadCipher;
@@ -85,8 +88,8 @@ export class Payloads {
     return { data: packed.data, headers: { ...packed.headers, ...sealed.headers } };
   }
 
-  // What lies in its sealed fields is needed as long as the reply is. A reply says whose it is in its own text; where that
-  // leaves the message, a header says it.
+  // The store must keep attachments in encrypted fields as long as the reply. An encrypted reply names its subject in the
+  // payload; if the payload moves to the store, a header names the subject.
   async #packReply(
     answer: EncryptedReply,
     message: PackedMessage,
@@ -111,7 +114,7 @@ export class Payloads {
   }
 }
 
-/** Everything stays in its message. */
+/** A payload store that keeps every payload in its message. */
 export function noPayloadStore(maxBytes: number, refused: () => Error): PayloadStore {
   return {
     maxBytes,

@@ -3,14 +3,14 @@ import type { AnyContract, InputOf } from "../message/index.ts";
 import type { Compose, Outgoing, PublishOptions } from "../outbox/index.ts";
 import type { Queryable } from "../storage/index.ts";
 
-/** A message that is checked and ready, for publishing several at once. */
+/** A contract with its data, for `bus.publishAll()`. Made by `message()`. */
 export interface PreparedMessage {
   readonly contract: AnyContract;
   readonly data: unknown;
   readonly options?: PublishOptions;
 }
 
-/** Typed on the way in, plain afterwards: `bus.publishAll(tx, message(A, a), message(B, b))`. */
+/** Pairs a contract with data of its type: `bus.publishAll(tx, message(A, a), message(B, b))`. */
 export function message<C extends AnyContract>(
   contract: C,
   data: InputOf<C>,
@@ -19,7 +19,7 @@ export function message<C extends AnyContract>(
   return options === undefined ? { contract, data } : { contract, data, options };
 }
 
-/** All of them, one after the other, for the given transaction. */
+/** Composes the messages one after another in a transaction. Throws at the first invalid one. */
 export async function composeAll(
   compose: Compose,
   messages: readonly PreparedMessage[],

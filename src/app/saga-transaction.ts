@@ -12,21 +12,21 @@ import { findOwned, findScope, type BusTransaction } from "./bus-transaction.ts"
 
 const scopes = new WeakMap<object, TransactionScope>();
 
-/** Remembers what a handler's transaction publishes through, so that a saga can use it. */
+/** Stores the scope of a handler's transaction for `sagaTransactionFor`. */
 export function rememberScope(tx: OwnedTransaction, scope: TransactionScope): TransactionScope {
   scopes.set(tx, scope);
   return scope;
 }
 
-/** The transaction of a handler as a saga uses it. */
+/** Adapts the transaction of a handler for the saga engine. Throws NOT_IN_TRANSACTION for any other transaction. */
 export function sagaTransactionFor(tx: Sql): SagaTransaction {
   const scope = scopes.get(tx);
   if (scope === undefined)
-    throw new SagaboxError("NOT_IN_TRANSACTION", "This is no transaction of a handler.");
+    throw new SagaboxError("NOT_IN_TRANSACTION", "This is not the transaction of a handler.");
   return fromScope(tx as OwnedTransaction, scope);
 }
 
-/** A transaction of our own for the runner of sagas. */
+/** Returns a function that runs work of the saga runner in a new transaction. */
 export function createOpenTransaction(
   database: Database,
   scopeFor: (tx: OwnedTransaction) => TransactionScope,
@@ -40,7 +40,7 @@ export function createOpenTransaction(
         query: (text, params) => tx.query(text, params),
         destroy: () => tx.destroy(),
         send: (outgoing) => scope.add(outgoing),
-        onCommit: (told) => scope.onCommit(told),
+        onCommit: (listener) => scope.onCommit(listener),
         knowsCommit: true,
       });
       await scope.waitForPending();
@@ -53,7 +53,7 @@ export function createOpenTransaction(
   };
 }
 
-/** Starts a saga in whatever transaction the caller has. */
+/** Starts a saga in a `BusTransaction` or in a transaction of the caller's database client. */
 export async function startSaga(
   { sagas, writer }: { readonly sagas: Sagas; readonly writer: OutboxWriter },
   tx: CallerTransaction | BusTransaction,
@@ -68,8 +68,8 @@ export async function startSaga(
   return scope === undefined ? start() : scope.during(start);
 }
 
-// Nobody tells us of a caller's commit: what is told may be rolled back, and what is due is found by looking. A start that nobody
-// awaited may arrive behind their ROLLBACK, so it makes sure before it writes the first thing.
+// The commit of a caller's transaction is not visible here: listeners run early, and polling finds the due instance. A start
+// that was not awaited may run after the caller's ROLLBACK, so the first write checks that the transaction is open.
 function fromCaller(tx: unknown, send: SagaTransaction["send"], writer: OutboxWriter): SagaTransaction {
   const caller = toQueryable(tx);
   let inside: Promise<void> | undefined;
@@ -79,7 +79,7 @@ function fromCaller(tx: unknown, send: SagaTransaction["send"], writer: OutboxWr
       return caller.run(statement, params);
     },
     send,
-    onCommit: (told) => told(),
+    onCommit: (listener) => listener(),
     knowsCommit: false,
   };
 }
@@ -88,7 +88,7 @@ function fromScope(owned: OwnedTransaction, scope: TransactionScope): SagaTransa
   return {
     run: (statement, params) => owned.run(statement, params),
     send: (outgoing) => scope.add(outgoing),
-    onCommit: (told) => scope.onCommit(told),
+    onCommit: (listener) => scope.onCommit(listener),
     knowsCommit: !scope.hasSavepoints,
   };
 }

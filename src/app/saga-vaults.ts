@@ -8,7 +8,7 @@ export function rememberSagaVault(bus: Bus, vault: SagaVault | undefined): Bus {
   return bus;
 }
 
-/** What seals the sagas of a bus, for those of our own rooms that read its tables. Undefined where it has no keys. */
+/** Returns the cipher for saga data of a bus, for other rooms that read its tables; undefined without a key ring. */
 export function findSagaVault(bus: Bus): SagaVault | undefined {
   return vaults.get(bus);
 }

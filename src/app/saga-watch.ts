@@ -8,19 +8,19 @@ import {
   type TelemetryName,
 } from "../telemetry/index.ts";
 
-/** Something that became of a saga, told by the process that did it, right after it was committed. */
+/** A step or status change of a saga, emitted by the process that made it, right after its commit. */
 export type SagaNews = { readonly at: Date; readonly traceId: string | null } & (
   | ({ readonly kind: "changed" } & TelemetryEvents["saga.changed"])
   | ({ readonly kind: "step" } & TelemetryEvents["saga.step"])
 );
 
-/** Hands on what sagas tell, to whoever listens. */
+/** Forwards saga events to the listeners of `bus.sagas.watch()`. */
 export class SagaWatch implements Observer {
   readonly #listeners = new Set<(news: SagaNews) => unknown>();
 
-  /** Returns what ends it. */
-  listen(hear: (news: SagaNews) => void): () => void {
-    const own = (news: SagaNews): unknown => hear(news); // one function may listen twice, and stop once
+  /** Adds a listener. Returns a function that removes it. */
+  listen(listener: (news: SagaNews) => void): () => void {
+    const own = (news: SagaNews): unknown => listener(news); // a function added twice can be removed once
     this.#listeners.add(own);
     return () => void this.#listeners.delete(own);
   }
@@ -34,11 +34,11 @@ export class SagaWatch implements Observer {
     const kind = name === "saga.changed" ? "changed" : "step";
     const traceId = parseTraceparent(context?.traceparent)?.traceId ?? null;
     const news = { at: new Date(systemClock.wallMs()), traceId, kind, ...fields } as unknown as SagaNews;
-    for (const hear of this.#listeners) {
+    for (const listener of this.#listeners) {
       try {
-        dropFailure(hear(news));
+        dropFailure(listener(news));
       } catch {
-        // A listener that fails must stop neither a saga nor the next listener.
+        // A failing listener must not affect sagas or other listeners.
       }
     }
   }

@@ -5,7 +5,7 @@ export function rememberShutdownMs<B extends object>(bus: B, shutdownMs: number)
   return bus;
 }
 
-/** How long a bus takes for its stop at most, for those of our own rooms that wait for it. Undefined for a stranger. */
+/** Returns the shutdown timeout of a bus in milliseconds, for callers that wait for its stop; undefined for other objects. */
 export function findShutdownMs(bus: object): number | undefined {
   return limits.get(bus);
 }

@@ -257,7 +257,7 @@ test("B7: where a transport cannot begin at a time the consumer does not start, 
   house.registry.on(OrderPlaced, { consumer: "billing", from: { time: new Date() } }, record);
   await expect(house.start()).rejects.toMatchObject({
     code: "TRANSPORT_CANNOT_REPLAY",
-    message: expect.stringContaining('"events.order.placed" cannot be read from a time on memory'),
+    message: expect.stringContaining('"events.order.placed" cannot be read from a given time on memory'),
   });
 });
 

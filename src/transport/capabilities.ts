@@ -1,21 +1,32 @@
-/** What a transport can do; the conformance suite proves each claim and skips, with the reason, what is not claimed. */
+/**
+ * What a transport can do. The conformance suite tests each claim, and skips the cases of claims that are not made.
+ */
 export interface Capabilities {
-  /** Order per key is kept among competing consumers. */
+  /** Keeps order per key among the competing members of a consumer group. */
   readonly ordersByKey: boolean;
-  /** ... and through retries. Where it is not, the bus parks the failed messages of a key in Postgres, in order. */
+  /**
+   * Keeps order per key through retries too. If false, the bus parks the failed messages of a key in PostgreSQL, in
+   * order.
+   */
   readonly ordersRetries: boolean;
-  /** When one message of a key fails in a batch, every later one of that key fails too, so a batch may hold several. */
+  /**
+   * When one message of a key fails in a batch, every later one of that key fails too. A batch may then hold several
+   * messages of a key.
+   */
   readonly failsLaterOfKey: boolean;
-  /** Redelivers after a delay by itself. */
+  /** Can redeliver a message after a delay. */
   readonly delaysRedelivery: boolean;
-  /** A message without a subscriber is kept for the first one instead of being lost. */
+  /** Keeps a message without a subscriber for the first group that subscribes, instead of dropping it. */
   readonly keepsUnrouted: boolean;
-  /** A message that no queue takes is rejected instead of vanishing. */
+  /** Rejects a message that no queue accepts, instead of dropping it. */
   readonly rejectsUnrouted: boolean;
-  /** A new group can be given what was published before it came. */
+  /** A new group can read messages that were published before it subscribed. */
   readonly replays: boolean;
-  /** ... from a time on. A transport that claims this alone can do it for streams, and for nothing else. */
+  /**
+   * A new group can start at a given time. A transport with this claim but without `replays` can do so for streams
+   * only.
+   */
   readonly replaysFromTime: boolean;
-  /** The largest message it takes, in bytes of data. */
+  /** The largest message the transport accepts, in bytes of data. */
   readonly maxBytes: number;
 }

@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ClientLoader } from "./client-package.ts";
 
-// The sources alone, in a place where none of the optional packages can be found.
+// A copy of the sources in a directory from which none of the optional packages can be resolved.
 let bare: string;
 beforeAll(async () => {
   bare = await mkdtemp(join(tmpdir(), "sagabox-bare-"));
@@ -37,15 +37,18 @@ test.each([
   ["rabbitmq", 'rabbitmq({ url: "amqp://127.0.0.1:1" })', "RabbitMQ", "amqplib@2"],
   ["kafka", 'kafka({ brokers: ["127.0.0.1:1"] })', "Kafka", "@platformatic/kafka@1"],
   ["nats", 'nats({ servers: "127.0.0.1:1" })', "NATS", "@nats-io/transport-node@3 @nats-io/jetstream@3"],
-])("whoever opens %s without its client hears what to install", async (room, make, broker, install) => {
-  expect(await opening(room, make)).toEqual({
-    name: "SagaboxError",
-    code: "TRANSPORT_CLIENT_MISSING",
-    message: `The client for ${broker} is not installed. Run: npm install ${install}`,
-  });
-});
+])(
+  "opening %s without its client fails with the command that installs it",
+  async (room, make, broker, install) => {
+    expect(await opening(room, make)).toEqual({
+      name: "SagaboxError",
+      code: "TRANSPORT_CLIENT_MISSING",
+      message: `The client for ${broker} is not installed. Run: npm install ${install}`,
+    });
+  },
+);
 
-test("a client that lacks something of its own is not called missing, and is tried again", async () => {
+test("a client with a missing dependency is not reported as missing, and loading is retried", async () => {
   const broken = Object.assign(new Error("Cannot find package 'its-own' imported from amqplib"), {
     code: "ERR_MODULE_NOT_FOUND",
   });

@@ -1,30 +1,30 @@
 import { SagaboxError } from "../errors/index.ts";
 
 export interface ClientPackage<Client> {
-  /** For people: the broker's name. */
+  /** The broker's name, for error messages. */
   readonly broker: string;
-  /** What to install, each with the versions that will do: `amqplib@2`. */
+  /** The packages to install, each with the supported version range: `amqplib@2`. */
   readonly install: readonly string[];
-  /** Imports it. A literal `import("…")`, so that bundlers find it. */
+  /** Imports the client. Uses a literal `import("…")`, so that bundlers find it. */
   readonly load: () => Promise<Client>;
 }
 
 /**
- * A broker's client is an optional package, so it is imported when a transport is opened and not when its room is
- * entered: whoever has not installed it then hears what to install instead of a module that cannot be found.
+ * Loads a broker's client, which is an optional package. It is imported when a transport is opened and not with this
+ * module, so that a missing package fails with the command that installs it (`TRANSPORT_CLIENT_MISSING`).
  */
 export class ClientLoader<Client> {
   readonly #package: ClientPackage<Client>;
   #client: Client | undefined;
 
-  constructor(wanted: ClientPackage<Client>) {
-    this.#package = wanted;
+  constructor(clientPackage: ClientPackage<Client>) {
+    this.#package = clientPackage;
   }
 
-  /** The client, once it was loaded. */
+  /** The loaded client. Throws before `load()` has succeeded. */
   get client(): Client {
     if (this.#client === undefined)
-      throw new Error(`the client of ${this.#package.broker} was not loaded yet`);
+      throw new Error(`the client for ${this.#package.broker} was not loaded yet`);
     return this.#client;
   }
 
@@ -40,11 +40,11 @@ export class ClientLoader<Client> {
   }
 }
 
-// Something missing inside the client itself is another matter, and is told as it is.
-function isMissing(error: unknown, wanted: string): boolean {
+// A module that is missing inside the client is a different failure and is rethrown unchanged.
+function isMissing(error: unknown, packageName: string): boolean {
   if (!(error instanceof Error) || !("code" in error)) return false;
   if (error.code !== "ERR_MODULE_NOT_FOUND" && error.code !== "MODULE_NOT_FOUND") return false;
-  return error.message.includes(`'${wanted.slice(0, wanted.lastIndexOf("@"))}'`);
+  return error.message.includes(`'${packageName.slice(0, packageName.lastIndexOf("@"))}'`);
 }
 
 function packageMissing(broker: string, install: readonly string[], cause: unknown): SagaboxError {

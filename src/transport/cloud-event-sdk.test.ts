@@ -32,7 +32,7 @@ test("C2: the SDK reads our structured events, over HTTP and over Kafka", () => 
   expect((Kafka.toEvent(message as KafkaMessage) as CloudEvent).cloneWith({})).toMatchObject(shown);
 });
 
-test("C2: the SDK reads our binary events over Kafka, and over HTTP, whose names are those of NATS", () => {
+test("C2: the SDK reads our binary events over Kafka, and over HTTP, which uses the header names of NATS", () => {
   const record = toWire(sampleMessage, { format: "cloudevents-binary", binding: kafka });
   const message = { headers: record.headers, key: sampleMessage.key ?? "", value: record.body.toString() };
   const overKafka = Kafka.toEvent({ ...message, body: message.value } as KafkaMessage) as CloudEvent;
@@ -42,7 +42,7 @@ test("C2: the SDK reads our binary events over Kafka, and over HTTP, whose names
   expect((HTTP.toEvent(request) as CloudEvent).cloneWith({})).toMatchObject(shown);
 });
 
-test("C2: the SDK finds nothing wrong with any event of ours, whatever the binding", () => {
+test("C2: the SDK accepts our events in every binding", () => {
   fc.assert(
     fc.property(anyMessage, fc.constantFrom(kafka, amqp, nats), (message, binding) => {
       fc.pre(message.data !== "1e400"); // more than a number of JavaScript can hold
@@ -85,7 +85,7 @@ const understood = {
   headers: { "ce-id": "4711", "ce-subject": "Größe 😀", "ce-tenant": "acme" },
 };
 
-// What is undefined does not travel.
+// Headers with the value undefined are not sent.
 const stringHeaders = (headers: object): Record<string, string> =>
   JSON.parse(JSON.stringify(headers)) as Record<string, string>;
 
@@ -102,12 +102,12 @@ test.each([
   ["structured over HTTP", () => HTTP.structured(theirs)],
   ["binary over Kafka", () => Kafka.binary(theirs)],
   ["structured over Kafka", () => Kafka.structured(theirs)],
-])("C2: we read what the SDK writes: %s", (_, written) => {
+])("C2: we read events the SDK writes: %s", (_, written) => {
   const { headers, body } = written();
   expect(readReceived(headers, body)).toEqual({ message: expect.objectContaining(understood) as object });
 });
 
-test("C2: what the SDK refuses, we refuse", () => {
+test("C2: we refuse the events that the SDK refuses", () => {
   const bad = { ...JSON.parse(theirs.toString()), source: "no uri" } as CloudEventV1<unknown>;
   expect(() => new CloudEvent(bad)).toThrowError(ValidationError);
   const headers = { "content-type": "application/cloudevents+json" };

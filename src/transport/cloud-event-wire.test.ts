@@ -11,7 +11,7 @@ const forms = Object.values(cloudEventBindings).flatMap((binding) =>
   formats.map((format) => ({ format, binding })),
 );
 
-test("C2: whatever format a message is written in, it is read as what it was", () => {
+test("C2: a message is read back unchanged from every format", () => {
   fc.assert(
     fc.property(anyMessage, fc.constantFrom(...forms), (message, form) => {
       const { body, headers } = toWire(message, form);
@@ -25,7 +25,7 @@ test.each([
   ["kafka", "ce_", { "content-type": "application/json" }],
   ["amqp", "cloudEvents:", { "content-type": "application/json" }],
   ["nats", "ce-", { "ce-datacontenttype": "application/json" }],
-] as const)("C2: the binary mode is what the binding of %s says", (name, prefix, more) => {
+] as const)("C2: the binary mode follows the binding of %s", (name, prefix, more) => {
   const message = aMessage({ id: "m-1", data: '{"n":1.10}', headers: { "x-tenant": "acme" } });
   const { body, headers } = toWire(message, {
     format: "cloudevents-binary",
@@ -73,13 +73,10 @@ test.each([
     { body: structured, headers: { "Content-Type": "Application/CloudEvents+JSON; charset=UTF-8" } },
   ],
   [
-    "a content type in a place of its own",
+    "a content type outside the headers",
     { body: structured, headers: {}, contentType: "application/cloudevents+json" },
   ],
-  [
-    "a structured event without any header, as the oldest binding of NATS has it",
-    { body: structured, headers: {} },
-  ],
+  ["a structured event without headers, as in the oldest NATS binding", { body: structured, headers: {} }],
 ])("C2: %s is recognised", (_, received) => {
   const { message, flaw } = fromWire({ ...received, topic: "orders", key: "k" });
   expect(flaw).toBeUndefined();
@@ -92,12 +89,12 @@ test.each([
   });
 });
 
-test("C2: a foreign event without a time has the time it was received", () => {
+test("C2: a foreign event without a time gets the time it was received", () => {
   const { message } = fromWire({ body: bare, headers: withPrefix("ce_"), topic: "t", key: null });
   expect(Math.abs(Date.parse(message.writtenAt) - Date.now())).toBeLessThan(60_000);
 });
 
-test("C2: a foreign event that is sent again is no longer taken for what it was, in any format", () => {
+test("C2: a foreign event that is sent again is not read as the foreign event, in any format", () => {
   const event = { ...foreign, subject: "S", custom: "x" };
   const good = fromWire({ body: bare, headers: withPrefix("ce_", event), topic: "t", key: null });
   const { specversion: _, ...broken } = event;
@@ -117,7 +114,7 @@ test("C2: a foreign event that is sent again is no longer taken for what it was,
   }
 });
 
-test("C2: an intermediary may add attributes to an event of ours", () => {
+test("C2: an intermediary may add attributes to our events", () => {
   const { body, headers } = toWire(sampleMessage, {
     format: "cloudevents-binary",
     binding: cloudEventBindings.kafka,

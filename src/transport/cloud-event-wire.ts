@@ -10,20 +10,20 @@ import {
 
 type HeaderTexts = Readonly<Record<string, string>>;
 
-/** How messages are written; all of them are read, whatever is chosen. */
+/** The format in which messages are written. Messages of every format are read, independent of this choice. */
 export type MessageFormat = "sagabox" | "cloudevents-structured" | "cloudevents-binary";
 
-/** What a protocol binding of CloudEvents says about headers. */
+/** The header rules of a CloudEvents protocol binding. */
 export interface CloudEventBinding {
-  /** Stands before the name of each attribute in binary mode. */
+  /** Prefix of each attribute's header name in binary mode. */
   readonly prefix: string;
-  /** Whether the type of the data is the content type of the message, or an attribute like all others. */
+  /** Whether `datacontenttype` is sent as the message's content type or as an attribute like the others. */
   readonly contentType: "header" | "attribute";
 }
 
 export const cloudEventBindings = {
   kafka: { prefix: "ce_", contentType: "header" },
-  // Of the two prefixes the binding allows, the one that every reader of AMQP knows; `cloudEvents_` is read as well.
+  // The binding allows two prefixes. This is the one that every AMQP reader knows; `cloudEvents_` is read as well.
   amqp: { prefix: "cloudEvents:", contentType: "header" },
   nats: { prefix: "ce-", contentType: "attribute" },
 } as const satisfies Record<string, CloudEventBinding>;
@@ -49,8 +49,8 @@ export function toBinary(
   return { text: data, headers };
 }
 
-// The caller's headers stand beside the event too, for brokers and tracers that look no further. Attributes that came
-// from a foreign event are not among them: they would be taken for attributes of this one.
+// The caller's headers are also sent as plain headers, for brokers and tracers that do not parse the event.
+// Attributes of a foreign event are left out: a reader would take them for attributes of this one.
 function plainHeaders(message: Message): Record<string, string> {
   const own = Object.entries(message.headers).filter(([name]) => !attributeName.test(name));
   return { ...Object.fromEntries(own), [ownHeaders.traceparent]: message.traceparent };
@@ -58,9 +58,12 @@ function plainHeaders(message: Message): Record<string, string> {
 
 const attributeName = /^(?:ce[-_]|cloudevents[:_])(.+)$/i;
 
-type Mode = "structured" | "binary" | "untold";
+type Mode = "structured" | "binary" | "unclear";
 
-/** How a CloudEvent came, by its headers; undefined for what is none, "untold" when only the body can tell. */
+/**
+ * Finds the mode of a CloudEvent by its headers. Returns undefined if it is not a CloudEvent, and "unclear" if only
+ * the body can decide.
+ */
 export function detectMode(headers: HeaderTexts, contentType: string | undefined): Mode | undefined {
   const type = contentType ?? headers["content-type"];
   if (type !== undefined && isCloudEventType(type)) return "structured";
@@ -75,14 +78,14 @@ export function detectMode(headers: HeaderTexts, contentType: string | undefined
   return headers[ownHeaders.messageId] === undefined ? detectForeignMode(headers, contentType) : undefined;
 }
 
-// Others write names in other cases, and the oldest binding of NATS has no headers at all.
-function detectForeignMode(headers: HeaderTexts, given: string | undefined): Mode | undefined {
+// Other senders write header names in other cases, and the oldest NATS binding has no headers at all.
+function detectForeignMode(headers: HeaderTexts, contentType: string | undefined): Mode | undefined {
   const names = Object.keys(headers);
   const typeName = names.find((name) => name.toLowerCase() === "content-type");
-  const type = given ?? (typeName === undefined ? undefined : headers[typeName]);
+  const type = contentType ?? (typeName === undefined ? undefined : headers[typeName]);
   if (type !== undefined && isCloudEventType(type)) return "structured";
   if (names.some((name) => attributeName.test(name))) return "binary";
-  return type === undefined ? "untold" : undefined;
+  return type === undefined ? "unclear" : undefined;
 }
 
 function isCloudEventType(type: string): boolean {
@@ -95,19 +98,25 @@ interface ReceivedEvent {
   readonly contentType?: string | undefined;
 }
 
-/** Only the JSON format is read, one event at a time. */
+/**
+ * Reads a structured event. Only the JSON format with a single event is supported; throws for batches and other
+ * formats.
+ */
 export function fromStructured(
   { body, headers, contentType }: ReceivedEvent,
-  place: CloudEventOptions,
+  options: CloudEventOptions,
 ): Message {
   const type = contentType ?? findHeader(headers, "content-type") ?? structuredType;
   if (isCloudEventType(type) && !/^application\/cloudevents\+json *(?:;|$)/i.test(type)) {
-    throw cloudEventInvalid("the content type", "must be application/cloudevents+json; nothing else is read");
+    throw cloudEventInvalid("the content type", "must be application/cloudevents+json");
   }
-  return fromCloudEvent(decodeText(body), place);
+  return fromCloudEvent(decodeText(body), options);
 }
 
-export function fromBinary({ body, headers, contentType }: ReceivedEvent, place: CloudEventOptions): Message {
+export function fromBinary(
+  { body, headers, contentType }: ReceivedEvent,
+  options: CloudEventOptions,
+): Message {
   const attributes: Record<string, string> = {};
   let bytes = 0;
   for (const [header, value] of Object.entries(headers)) {
@@ -118,14 +127,14 @@ export function fromBinary({ body, headers, contentType }: ReceivedEvent, place:
     attributes[name] = value;
     bytes += value.length;
   }
-  if (bytes > (place.maxBytes ?? 2_097_152)) throw cloudEventInvalid("the attributes", "must be smaller");
+  if (bytes > (options.maxBytes ?? 2_097_152)) throw cloudEventInvalid("the attributes", "must be smaller");
   const type = attributes["datacontenttype"] ?? contentType ?? findHeader(headers, "content-type");
   if (type !== undefined) attributes["datacontenttype"] = type;
-  return fromCloudEvent({ attributes, data: body }, place);
+  return fromCloudEvent({ attributes, data: body }, options);
 }
 
-function findHeader(headers: HeaderTexts, wanted: string): string | undefined {
-  return Object.entries(headers).find(([name]) => name.toLowerCase() === wanted)?.[1];
+function findHeader(headers: HeaderTexts, lowerCaseName: string): string | undefined {
+  return Object.entries(headers).find(([name]) => name.toLowerCase() === lowerCaseName)?.[1];
 }
 
 function decodeText(body: Uint8Array): string {
@@ -136,10 +145,16 @@ function decodeText(body: Uint8Array): string {
   }
 }
 
-/** An attribute whose bytes are no text: a control character in front has it refused, and it stays visible. */
+/**
+ * Marks an attribute whose bytes are not UTF-8. The leading control character makes the parser reject it, and the
+ * rest stays visible.
+ */
 export const markUnreadable = (text: string): string => `\u0080${text}`;
 
-/** Without what would make a message in our own format look like a CloudEvent when it is sent again. */
+/**
+ * Removes `specversion` headers, so that a message in our own format is not read as a CloudEvent when it is sent
+ * again.
+ */
 export function withoutSpecversion(headers: HeaderTexts): HeaderTexts {
   const kept = Object.entries(headers).filter(
     ([name]) => attributeName.exec(name)?.[1]?.toLowerCase() !== "specversion",

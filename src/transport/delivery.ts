@@ -1,50 +1,52 @@
 import type { Message } from "../message/index.ts";
 import type { Param, Statement } from "../storage/index.ts";
 
-/** One copy of a message on its way to one consumer group. It is settled once; later calls change nothing. */
+/** One copy of a message for one consumer group. It is settled once; later calls have no effect. */
 export interface Delivery {
   readonly message: Message;
-  /** Why the bytes that came are no message of ours. `message` then holds what could be made of them. */
+  /** Why the received bytes are not a valid message. `message` then holds the parts that could be read. */
   readonly flaw?: Error;
-  /** 1 for the first time, then one more for each charged retry. */
+  /** 1 for the first delivery, plus one for each retry that counts as an attempt. */
   readonly attempt: number;
-  /** Names the stream whose order must be kept, or null where there is none. */
+  /** The stream whose order must be kept, or null if there is no order to keep. */
   readonly orderKey: string | null;
-  /** Aborted when the delivery was lost to another member: finish nothing, settle nothing. */
+  /** Aborted when another member of the group took over the delivery. Do not commit or settle anything after that. */
   readonly signal: AbortSignal;
-  /** Done: after the effect has committed. */
+  /** Acknowledges the delivery. Call it after the effect has committed. */
   ack(): Promise<void>;
   /**
-   * Where the transport lives in the same database: settles inside the effect's own transaction, with its COMMIT, and
-   * fails it (division_by_zero) when the delivery is no longer there: a worker that was stopped for long comes too late.
+   * Only for a transport in the same database: a statement that acknowledges inside the effect's transaction. If the
+   * delivery is gone, because another member took it over, it fails the transaction (division_by_zero).
    */
   readonly ackWith?: AckWith;
   /** Called after a transaction that ran `ackWith` has committed. */
   readonly confirmAck?: () => void;
-  /** Comes back after the delay; with its successors of the same key behind it where the transport orders retries. */
+  /** Redelivers after the delay. If the transport orders retries, later messages of the key stay behind it. */
   retry(options: RetryOptions): Promise<void>;
-  /** Given back unharmed and uncharged, in its place: a predecessor has to be tried again first. */
+  /**
+   * Returns the delivery unchanged and without counting an attempt, because an earlier message of its key is retried
+   * first.
+   */
   release(): Promise<void>;
   /**
-   * Where the broker has a place for the dead: puts the message there, its body unchanged and the note in its headers,
-   * and acknowledges it once the broker has confirmed, where that was not done with the letter. The letter in Postgres
-   * was committed before.
+   * Only for brokers with a dead-letter queue: copies the message there, body unchanged and note in the headers, and
+   * then acknowledges it unless it was acknowledged before. The dead letter in PostgreSQL is committed first.
    */
   deadLetter?(note: DeadLetterNote): Promise<void>;
 }
 
-/** An acknowledgement as a statement of whoever handles the message. */
+/** A statement that acknowledges a delivery, run by the handler's transaction. */
 export interface AckWith {
   readonly statement: Statement;
   readonly params: readonly Param[];
   /**
-   * Acknowledges several in one go, or fails for all of them: its parameters are those of `statement`, each the list of
-   * what all of them have in its place, as one text.
+   * Acknowledges several deliveries in one statement, or fails for all of them. Each parameter is the array of the
+   * values that `statement` takes at that position, as one array literal.
    */
   readonly together?: Statement;
 }
 
-/** What is written beside a dead message; the names travel as they are. */
+/** Headers of a dead-lettered message at the broker. The names are sent as they are. */
 export interface DeadLetterNote {
   readonly error_type: string;
   readonly error_message: string;
@@ -58,7 +60,7 @@ export interface DeadLetterNote {
 
 export interface RetryOptions {
   readonly delayMs: number;
-  /** False when the failure was not the message's: the attempt is not counted. */
+  /** False if the failure was not caused by the message: the attempt is not counted. */
   readonly charged: boolean;
   readonly error: string;
 }

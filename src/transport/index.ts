@@ -1,5 +1,5 @@
-// The contract between sagabox and whatever carries its messages: publish a batch and learn what became of each,
-// subscribe and settle each delivery. Authors of transports need nothing else.
+// The contract between sagabox and a transport: publish a batch and return an outcome for each message, subscribe and
+// settle each delivery. Authors of transports need nothing else.
 export type {
   Beginning,
   Consumption,

@@ -3,23 +3,23 @@ import type { Observer } from "../telemetry/index.ts";
 import type { Transport } from "./transport.ts";
 
 /**
- * A transport that lives in the outbox's own database can take a batch over inside the statement that settles it:
- * one transaction, no copy of the payload, nothing in between to lose or to repeat.
+ * Lets a transport in the outbox's own database take over a batch inside the statement that settles it. That is one
+ * transaction without a copy of the payload, so nothing can be lost or sent twice in between.
  */
 export interface LocalHop {
-  /** Runs with the same parameters as the outbox's own settle and gives the same answer. */
+  /** Settles sent rows. Takes the parameters and returns the columns of the outbox's own settle statement. */
   readonly settle: Statement;
-  /** Settles past locks of other sessions: the same parameters and answer, and the rows that were left out. */
+  /** Like `settle`, but skips rows that other sessions have locked, and returns them in addition. */
   readonly settlePast: Statement;
   /** Settles rows that the writing process leased to itself. */
   readonly settleLeased: Statement;
-  /** Settles leased rows past locks of other sessions, and lists the rows that were left out. */
+  /** Settles leased rows, skips rows that other sessions have locked, and returns the skipped ones. */
   readonly settleLeasedPast: Statement;
-  /** Tells waiting consumers which lanes have something new. */
+  /** Wakes consumers that wait for new deliveries in these lanes. */
   wake(lanes: readonly number[]): void;
 }
 
-/** What the house lends to a transport that lives in its database. */
+/** The bus's database, as attached to a local transport. */
 export interface HomeDatabase {
   readonly database: Database;
   readonly schema: string;
@@ -30,7 +30,7 @@ export interface HomeDatabase {
 
 export interface LocalTransport extends Transport {
   attach(home: HomeDatabase): LocalHop;
-  /** Something was said on the channel; undefined means that anything may have been missed. */
+  /** A notification arrived for these lanes. Undefined means that notifications may have been missed. */
   hint(lanes: readonly number[] | undefined, changed?: boolean): void;
 }
 

@@ -1,6 +1,6 @@
 import type { MessageKind } from "../message/index.ts";
 
-/** A consumer group as it will subscribe. */
+/** A consumer group and the topics it is going to subscribe to. */
 export interface PlannedGroup {
   readonly service: string;
   readonly group: string;
@@ -8,17 +8,17 @@ export interface PlannedGroup {
   readonly topics: readonly { readonly topic: string; readonly kind: MessageKind }[];
 }
 
-/** Something that is made at the broker. */
+/** An object that a transport creates at the broker. */
 export interface BrokerObject {
-  /** In the broker's own words: exchange, queue, topic, stream … */
+  /** The broker's term: exchange, queue, topic, stream … */
   readonly kind: string;
   readonly name: string;
   readonly detail: string;
 }
 
-/** What a transport makes at its broker, for people who prepare or review it. */
+/** The objects and permissions a transport needs at its broker, for operators who prepare or review them. */
 export interface BrokerTopology {
   readonly objects: readonly BrokerObject[];
-  /** The rights of the least kind that consuming takes, ready for the broker's own tool. */
+  /** The least permissions that consuming needs, as commands or rules for the broker's own tool. */
   readonly permissions: readonly string[];
 }

@@ -4,83 +4,90 @@ import type { DeadLetterNote, Delivery } from "./delivery.ts";
 import type { StartingPoint } from "./starting-point.ts";
 import type { BrokerTopology, PlannedGroup } from "./topology.ts";
 
-/** What became of one message. `unknown` is not failure: it may be there already, and is sent again. */
+/**
+ * The outcome of publishing one message. `unknown` means the broker may have stored it; the message is sent again.
+ */
 export type PublishOutcome =
   | { readonly kind: "published" }
-  /** This message can never be sent: trying again cannot help. */
+  /** The message can never be sent, so it is not retried. */
   | { readonly kind: "refused"; readonly error: Error }
-  /** This message's own failure: charged, tried again later. */
+  /** A failure of this message: it counts as an attempt and is retried later. */
   | { readonly kind: "rejected"; readonly error: Error }
-  /** The broker's failure: nothing is charged. */
+  /** A failure of the broker: no attempt is counted. */
   | { readonly kind: "unreachable"; readonly error: Error }
   | { readonly kind: "unknown"; readonly error: Error };
 
 export interface PublishOptions {
-  /** Aborted when the sender gives up; what is not confirmed by then is unknown. */
+  /** Aborted when the sender gives up. Messages not confirmed by then have the outcome `unknown`. */
   readonly signal: AbortSignal;
-  /** The batch is all that its sender found: to hold it back for more would only cost time. */
+  /** The sender has no further messages, so waiting to fill the batch would only add latency. */
   readonly gathered?: boolean;
 }
 
 export interface Subscription {
-  /** The consumer group: its members compete, other groups get their own copy. */
+  /** The consumer group. Its members compete for messages; every group gets its own copy. */
   readonly group: string;
   readonly topics: readonly TopicRequest[];
-  /** At most this many deliveries are unsettled at once. */
+  /** The maximum number of unsettled deliveries. */
   readonly prefetch: number;
-  /** Names this process among the members of the group. */
+  /** The name of this process among the members of the group. */
   readonly worker: string;
-  /** The service it belongs to: where a broker is shared, groups of two services must not meet. */
+  /** The service of the group. Groups of two services that share a broker stay separate. */
   readonly service: string;
-  /** False when the group gave up order per key: everything may run at once, and retries may be overtaken. */
+  /** False if the group gave up order per key: messages of a key may run at once, and retries may be overtaken. */
   readonly ordered: boolean;
 }
 
 export interface TopicRequest {
   readonly topic: string;
   readonly kind: MessageKind;
-  /** Where a group that is new to the topic begins; "unclaimed": at the beginning if no group came before it. */
+  /**
+   * Where a group that is new to the topic starts. "unclaimed": at the beginning if no group subscribed before it.
+   */
   readonly from: StartingPoint | "unclaimed";
 }
 
-/** A topic that a group is new to, and where it begins there. */
+/** A topic that a group newly subscribed to, and where it starts. */
 export interface Beginning {
   readonly topic: string;
   readonly from: StartingPoint;
 }
 
 export interface Consumption {
-  /** Where the transport knows: the topics that this very call subscribed the group to. */
+  /** The topics that this call subscribed the group to, if the transport knows them. */
   readonly begun?: readonly Beginning[];
-  /** Takes nothing new; deliveries already handed out may still be settled. */
+  /** Stops receiving. Deliveries that were handed out can still be settled. */
   pause(): Promise<void>;
-  /** Gives back what is unsettled and leaves the group. */
+  /** Returns unsettled deliveries and leaves the group. */
   close(): Promise<void>;
   /**
-   * Where the broker has a place for the dead: puts a copy of a message there that is no longer at the broker, with the
-   * note in its headers. It is for people and tools that look there; the letter in Postgres is the one that counts.
+   * Only for brokers with a dead-letter queue: copies a message there that is no longer at the broker, with the note
+   * in its headers. The copy is for people and tools; the dead letter in PostgreSQL is authoritative.
    */
   deadLetter?(message: Message, note: DeadLetterNote): Promise<void>;
-  /** False while nothing can be received: the reason is for people. */
+  /** Not ok while nothing can be received; `detail` says why. */
   health(): { readonly ok: boolean; readonly detail?: string };
 }
 
-/** The whole contract. A transport never throws for a message's own failure and never publishes twice by itself. */
+/**
+ * The contract of a transport. It never throws because of a message's own failure and never publishes a message
+ * twice.
+ */
 export interface Transport {
   readonly name: string;
   readonly capabilities: Capabilities;
-  /** Connects and checks; harmless when called twice. */
+  /** Connects and checks the connection. A second call has no effect. */
   open(): Promise<void>;
-  /** One outcome per message, in the order given. `published` means that the broker said so. */
+  /** Returns one outcome per message, in the order of the batch. `published` means that the broker confirmed it. */
   publish(batch: readonly Message[], options: PublishOptions): Promise<readonly PublishOutcome[]>;
-  /** `receive` is called with one delivery after another, never with more than `prefetch` unsettled ones. */
+  /** Calls `receive` for each delivery, with at most `prefetch` unsettled ones at a time. */
   subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption>;
   close(): Promise<void>;
   /**
-   * How many messages of each topic wait at the broker for their slowest group, where the broker tells. A topic that is
-   * left out is unknown, which is not the same as 0.
+   * The number of messages of each topic that wait at the broker for the slowest group, where the broker reports it.
+   * A missing topic is unknown, not 0.
    */
   depths?(topics: readonly string[]): Promise<ReadonlyMap<string, number>>;
-  /** What it makes at the broker for these groups. Asks nobody. */
+  /** The objects and permissions that these groups need at the broker. Does not contact the broker. */
   declares?(groups: readonly PlannedGroup[]): BrokerTopology;
 }

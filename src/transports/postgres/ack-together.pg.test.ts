@@ -6,7 +6,7 @@ import { RecordingObserver } from "../../../test/support/recording-observer.ts";
 
 const Happened = event("happened", { schema: z.object({ n: z.number() }), key: ({ n }) => `k${n % 7}` });
 
-/** A consumer whose batches write one row for each message; `before` runs in front of the first. */
+/** Starts a consumer whose batches write one row for each message. `before` runs before the first batch. */
 async function setup(before: (pool: Awaited<ReturnType<typeof temporaryDatabase>>["pool"]) => Promise<void>) {
   const { pool } = await temporaryDatabase({ max: 20 });
   const observer = new RecordingObserver();
@@ -24,8 +24,8 @@ async function setup(before: (pool: Awaited<ReturnType<typeof temporaryDatabase>
   await pool.query("create table effect (n integer not null)");
   onTestFinished(async () => void (await bus.stop()));
   let begun = false;
-  const how = { consumer: "many", concurrency: 1, batch: { size: 50, wait: "200ms" } } as const;
-  bus.onBatch(Happened, how, async (messages, { tx }) => {
+  const options = { consumer: "many", concurrency: 1, batch: { size: 50, wait: "200ms" } } as const;
+  bus.onBatch(Happened, options, async (messages, { tx }) => {
     if (!begun && messages.length > 1) {
       begun = true;
       await before(pool);
@@ -49,7 +49,7 @@ async function setup(before: (pool: Awaited<ReturnType<typeof temporaryDatabase>
   return { observer, sent, publish, effects, waiting };
 }
 
-test("the deliveries of a batch are acknowledged by one statement with its effect", async () => {
+test("the deliveries of a batch are acknowledged by one statement in the effect's transaction", async () => {
   const { observer, sent, publish, effects, waiting } = await setup(() => Promise.resolve());
   await publish(40);
   await observer.until("consumer.processed", 40);
@@ -61,7 +61,7 @@ test("the deliveries of a batch are acknowledged by one statement with its effec
   expect(together + alone).toBeLessThan(10);
 });
 
-test("I-06: a batch of which one delivery was settled by another member leaves nothing of that one behind", async () => {
+test("I-06: a batch has no effect for the one delivery that another member settled", async () => {
   const { observer, publish, effects, waiting } = await setup(async (pool) => {
     await pool.query(
       "delete from sagabox.queue where seq = (select min(seq) from sagabox.queue where stream is not null)",

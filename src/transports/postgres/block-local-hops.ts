@@ -3,7 +3,7 @@ import { random, sleep, systemClock, withJitter } from "../../runtime/index.ts";
 import { SQLSTATE, sqlState, type OwnedTransaction, type Queryable } from "../../storage/index.ts";
 import type { SubscribeStatements } from "./subscribe-statements.ts";
 
-/** Every hop waits for as long as we wait for the lock. */
+/** Local hops are blocked while this lock request waits. */
 const LOCK_WAIT_MS = 100;
 const MAX_LOCK_ATTEMPTS = 6;
 const MAX_PAUSE_MS = 1_000;
@@ -11,8 +11,9 @@ const MAX_LOCKED_WAIT_MS = 5_000;
 const MAX_WRITERS_WAIT_MS = 3_000;
 
 /**
- * The day from which on to look for messages that a later snapshot may miss: all who were writing have ended. If one of
- * them does not end, nothing is known and everything is looked through once more.
+ * Waits until every transaction that was writing has ended, and returns the first day on which a later snapshot may
+ * find messages that an earlier one missed. Returns "-infinity" (search everything) if a writer is still open after 3
+ * s.
  */
 export async function readHorizon(database: Queryable, sql: SubscribeStatements): Promise<string> {
   const { rows } = await database.run<{ xid: string; day: string }>(sql.horizon);
@@ -26,7 +27,10 @@ export async function readHorizon(database: Queryable, sql: SubscribeStatements)
   return "-infinity";
 }
 
-/** Until the transaction ends no hop begins. Tried again and again rather than waited for, since hops wait behind it. */
+/**
+ * Blocks local hops until the transaction ends. Retries with a short lock timeout, because hops queue behind a
+ * waiting lock request.
+ */
 export async function blockLocalHops(tx: OwnedTransaction, sql: SubscribeStatements): Promise<void> {
   await tx.run(sql.patience, [LOCK_WAIT_MS]);
   for (let attempt = 1; !(await tryLock(tx, sql)); attempt++) {
@@ -48,12 +52,12 @@ async function tryLock(tx: OwnedTransaction, sql: SubscribeStatements): Promise<
   }
 }
 
-// A consumer that starts tries again by itself, and everything else goes on meanwhile.
+// A starting consumer retries; nothing else is blocked meanwhile.
 function lockUnavailableError(): SagaboxError {
   return new SagaboxError(
     "TRANSPORT_UNREACHABLE",
-    "A new subscription with a past, or the end of one, needs the table `subscription` for a moment, and somebody else " +
-      "keeps it: a dump that runs, or a transaction that read it and has not ended. Nothing was changed. A consumer that " +
-      "starts tries again by itself; nothing else waits for it.",
+    "Creating a subscription that reads history, or retiring one, needs a short lock on the table `subscription`, " +
+      "and another session holds one: a running dump, or an open transaction that read the table. Nothing was " +
+      "changed. A starting consumer retries; nothing else is blocked.",
   );
 }

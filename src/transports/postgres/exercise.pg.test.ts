@@ -47,7 +47,7 @@ const skip = {
   "groups of two services that have the same name each get a copy": "tables belong to one service",
 };
 
-// With a lease longer than any case waits, whatever arrives was given back and did not just run out.
+// The lease is longer than any case waits, so a redelivery can only come from a release, not from an expired lease.
 const skipped = exerciseTransport({ test: runNamed }, () => make(60_000), {
   capabilities,
   offers: ["cutConnections"],
@@ -64,7 +64,7 @@ exerciseTransport(
   { capabilities, offers: ["abandon"] },
 );
 
-test("B1, B5: all that is left out with a long lease is what tables never do and the death of a process", () => {
+test("B1, B5: with a long lease only the death of a process and cases that tables cannot have are skipped", () => {
   expect([...new Set(skipped.map(({ reason }) => reason))].toSorted()).toEqual([
     "a message of 268435456 bytes is too much to try",
     "it claims replays",

@@ -18,7 +18,7 @@ const inOrder = Array.from({ length: PER_KEY }, (_, n) => n);
 
 type Kind = "one by one" | "batches" | "statements" | "failing first";
 
-/** A worker of the Postgres transport that has yet to start, and deliveries that wait for it already. */
+/** Creates a worker that has not started, with deliveries already waiting for it. */
 async function setup(kind: Kind) {
   const { pool } = await temporaryDatabase({ max: 40 });
   const observer = new RecordingObserver();

@@ -6,7 +6,7 @@ import { temporaryDatabase } from "../../../test/support/database.ts";
 
 const Happened = event("happened", { schema: z.object({ n: z.number() }) });
 
-test("deliveries of lost lanes leave the prefetch, so the consumer goes on when it has lanes again", async () => {
+test("deliveries of lost lanes leave the prefetch, so the consumer continues when it has lanes again", async () => {
   const { pool } = await temporaryDatabase({ max: 20 });
   const observer = new RecordingObserver();
   const bus = createBus({
@@ -31,7 +31,7 @@ test("deliveries of lost lanes leave the prefetch, so the consumer goes on when 
     for (let n = 0; n < 30; n++) await tx.publish(Happened, { n });
   });
   await begun;
-  // As if the process had been silent for a lease: it finds out when it wants to renew.
+  // Expire the lease, as if the process had been paused; it notices at its next renewal.
   await pool.query(
     "update sagabox.member set lease_until = clock_timestamp() - interval '1 s' where scope > 0",
   );
@@ -41,7 +41,7 @@ test("deliveries of lost lanes leave the prefetch, so the consumer goes on when 
   expect(new Set(observer.of("consumer.processed").map(({ id }) => id)).size).toBe(30);
 });
 
-test("I-06: an effect that comes after its delivery was settled by another member is refused", async () => {
+test("I-06: an effect is refused when another member has settled its delivery", async () => {
   const { pool } = await temporaryDatabase({ max: 20 });
   const observer = new RecordingObserver();
   const bus = createBus({ service: "test", database: pool, log: false, observers: [observer] });
@@ -60,7 +60,7 @@ test("I-06: an effect that comes after its delivery was settled by another membe
   await bus.run();
   await bus.transaction(async (tx) => void (await tx.publish(Happened, { n: 1 })));
   await begun;
-  // As another member would after a take-over: the message is dead, its delivery gone.
+  // Another member would do this after a take-over: the message is dead-lettered and its delivery deleted.
   await pool.query("delete from sagabox.queue");
   goOn();
   await observer.until("consumer.retried");

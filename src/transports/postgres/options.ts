@@ -1,7 +1,7 @@
 import { milliseconds, rejectUnknownKeys, type Duration } from "../../options/index.ts";
 
 export interface PostgresTransportOptions {
-  /** How long an idle consumer waits before it looks everywhere. Default "1s". */
+  /** How often an idle consumer reads all of its lanes. Default "1s", between 10 ms and 1 minute. */
   readonly pollInterval?: Duration | number;
 }
 

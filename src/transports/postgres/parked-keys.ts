@@ -4,18 +4,18 @@ import type { HomeDatabase } from "../../transport/index.ts";
 import { messageParams } from "./publisher.ts";
 import { queueStatements } from "./statements.ts";
 
-/** A message of another broker that waits here, with its key. */
+/** A message from a broker that waits in PostgreSQL behind earlier messages of its key. */
 export interface ParkedMessage {
   readonly message: Message;
-  /** How often it has failed already. */
+  /** The number of attempts that have failed so far. */
   readonly attempts: number;
   readonly delayMs: number;
   readonly error: string | null;
 }
 
 /**
- * Where a consumer group of a broker keeps the messages of a key that failed: the queue of that group, in order,
- * under the lanes, leases and retries of the Postgres transport. The broker is free of them at once.
+ * Parks the failed messages of a key for a consumer group of a broker: in that group's queue, in order, with the
+ * lanes, leases and retries of the Postgres transport. The broker can deliver other keys meanwhile.
  */
 export class ParkedKeys {
   readonly #home: HomeDatabase;
@@ -28,7 +28,7 @@ export class ParkedKeys {
     this.#wake = wake;
   }
 
-  /** All of them or none, behind what waits of their keys already. */
+  /** Parks all of these messages or none, behind the messages of their keys that already wait. */
   async park(parked: readonly ParkedMessage[]): Promise<void> {
     const { database, schema } = this.#home;
     const { rows } = await database.run<{ lane: number }>(queueStatements(quoteSchema(schema)).park, [
@@ -41,7 +41,7 @@ export class ParkedKeys {
     this.#wake([...new Set(rows.map(({ lane }) => lane))]);
   }
 
-  /** Those of these keys that have something waiting here, as the texts of their streams. */
+  /** Returns the streams of those keys that have parked messages. */
   async occupied(keys: readonly { readonly topic: string; readonly key: string }[]): Promise<Set<string>> {
     const { database, schema } = this.#home;
     const { rows } = await database.run<{ stream: string }>(queueStatements(quoteSchema(schema)).parked, [

@@ -46,7 +46,9 @@ const CAPABILITIES: Capabilities = Object.freeze({
   maxBytes: 256 * 1_048_576,
 });
 
-/** Messages carried by tables. It lives in the bus's own database, which `attach` lends to it. */
+/**
+ * The transport that keeps messages in tables of the bus's own database. The bus passes that database to `attach`.
+ */
 export class PostgresTransport implements LocalTransport {
   readonly name = "postgres";
   readonly capabilities = CAPABILITIES;
@@ -112,7 +114,7 @@ export class PostgresTransport implements LocalTransport {
     };
   }
 
-  /** Where the group keeps what a broker must not hold up. The group is made if it is new. */
+  /** Returns the parked keys of a broker's group. Creates the group if it does not exist. */
   async openParkedKeys(group: string): Promise<ParkedKeys> {
     const home = this.#requireHome();
     const { id } = await subscribeGroup(home.database, home.schema, group, []);
@@ -149,7 +151,7 @@ export class PostgresTransport implements LocalTransport {
   }
 }
 
-// When the sender gives up, nobody knows what the server makes of the statement.
+// When the sender gives up, the statement may still succeed or fail on the server.
 function unknownOnAbort(
   writing: Promise<readonly PublishOutcome[]>,
   count: number,
@@ -168,7 +170,10 @@ function closedError(): SagaboxError {
   return new SagaboxError("TRANSPORT_UNREACHABLE", "The Postgres transport is closed.");
 }
 
-/** `createBus({ transport: postgres() })`; it is the default, so naming it is needed only to set its options. */
+/**
+ * Creates the Postgres transport. It is the default, so `createBus({ transport: postgres() })` is only needed to set
+ * options.
+ */
 export function postgres(options: PostgresTransportOptions = {}): PostgresTransport {
   return new PostgresTransport(postgresSettings(options));
 }
@@ -178,17 +183,17 @@ interface SubscribeContext {
   readonly schema: string;
   readonly sql: SubscribeStatements;
   readonly group: number;
-  /** Asked for once: an earlier day is as good for the topics that follow. */
+  /** Read once per subscribe call: an earlier day is also correct for the topics that follow. */
   readonly horizon: { day?: string };
 }
 
-/** A group by its number, and the topics that it is new to. */
+/** The id of a group and the topics it newly subscribed to. */
 interface GroupSubscription {
   readonly id: number;
   readonly begun: readonly Beginning[];
 }
 
-/** Makes sure that the group and its lanes exist and that it is subscribed to these topics. */
+/** Creates the group and its lanes if they do not exist, and subscribes it to these topics. */
 export async function subscribeGroup(
   database: Database,
   schema: string,
@@ -199,23 +204,23 @@ export async function subscribeGroup(
   await database.run(sql.createGroup, [group]);
   const { rows } = await database.run<{ id: number }>(sql.findGroup, [group]);
   const id = rows[0]?.id;
-  if (id === undefined) throw new Error(`consumer group ${group} vanished while it was being made`);
+  if (id === undefined) throw new Error(`consumer group ${group} was deleted while it was being created`);
   await database.run(sql.createLanes, [id]);
-  const joining = { database, schema, sql, group: id, horizon: {} };
+  const context = { database, schema, sql, group: id, horizon: {} };
   const begun: Beginning[] = [];
-  for (const request of topics) begun.push(...(await subscribeTopic(joining, request)));
+  for (const request of topics) begun.push(...(await subscribeTopic(context, request)));
   return { id, begun };
 }
 
 async function subscribeTopic(
-  joining: SubscribeContext,
+  context: SubscribeContext,
   { topic, from }: TopicRequest,
 ): Promise<Beginning[]> {
-  const { database, sql, group } = joining;
-  const standing = await readSubscriptionState(database, joining, topic);
-  if (standing.now === "subscribed") return [];
-  if (from !== "now" && wantsPast(from, standing)) {
-    const past = await subscribeWithPast(joining, topic, from);
+  const { database, sql, group } = context;
+  const state = await readSubscriptionState(database, context, topic);
+  if (state.now === "subscribed") return [];
+  if (from !== "now" && needsHistory(from, state)) {
+    const past = await subscribeWithHistory(context, topic, from);
     if (past !== "others came first") return [{ topic, from: past }];
   }
   const { rows } = await database.run(sql.subscribe, [topic, group]);
@@ -224,17 +229,17 @@ async function subscribeTopic(
 
 interface SubscriptionState {
   readonly now: "subscribed" | "claimed by others" | "unclaimed";
-  /** Until then the topic had a consumer, which was retired. */
+  /** When the topic's last consumer was retired, or null. */
   readonly retiredAt: string | null;
 }
-type WithPast = Exclude<TopicRequest["from"], "now">;
+type WithHistory = Exclude<TopicRequest["from"], "now">;
 
 async function readSubscriptionState(
-  asked: Queryable,
+  connection: Queryable,
   { sql, group }: SubscribeContext,
   topic: string,
 ): Promise<SubscriptionState> {
-  const [row] = (await asked.run<SubscriptionStateRow>(sql.standing, [topic, group])).rows;
+  const [row] = (await connection.run<SubscriptionStateRow>(sql.standing, [topic, group])).rows;
   const others = row?.claimed === true ? "claimed by others" : "unclaimed";
   return { now: row?.present === true ? "subscribed" : others, retiredAt: row?.retired_at ?? null };
 }
@@ -245,33 +250,33 @@ interface SubscriptionStateRow {
   readonly retired_at: string | null;
 }
 
-function wantsPast(from: WithPast, { now }: SubscriptionState): boolean {
+function needsHistory(from: WithHistory, { now }: SubscriptionState): boolean {
   return now === "unclaimed" || (now === "claimed by others" && from !== "unclaimed");
 }
 
-// What was sent to a consumer that was retired since is not unclaimed: it would be carried out a second time.
-function findHistoryStart(from: WithPast, { retiredAt }: SubscriptionState): string {
+// Commands sent before a consumer was retired went to that consumer. Copying them would run them a second time.
+function findHistoryStart(from: WithHistory, { retiredAt }: SubscriptionState): string {
   if (typeof from === "object") return from.time.toISOString();
   return from === "unclaimed" ? (retiredAt ?? "-infinity") : "-infinity";
 }
 
 /**
- * History is copied in the same transaction that makes the subscription visible, so every message is either in the copy
- * or meets the subscription, never both and never neither. The long look through the history keeps nobody out; only what
- * has left the outbox since is copied while no hop is under way, and that is looked for in the last days alone.
+ * Copies history in the transaction that makes the subscription visible, so every message is either in the copy or
+ * matched by the subscription, never both and never neither. The long copy blocks nothing. Only messages that left
+ * the outbox since are copied while local hops are blocked, and only the last days are searched for them.
  */
-async function subscribeWithPast(
-  joining: SubscribeContext,
+async function subscribeWithHistory(
+  context: SubscribeContext,
   topic: string,
-  from: WithPast,
+  from: WithHistory,
 ): Promise<Beginning["from"] | "others came first"> {
-  const { database, schema, sql, group, horizon } = joining;
+  const { database, schema, sql, group, horizon } = context;
   const tx = await database.begin();
   try {
     await tx.run(sql.inTurn, [schema]);
-    const standing = await readSubscriptionState(tx, joining, topic);
-    if (!wantsPast(from, standing)) return await rollBackLateJoin(tx);
-    const since = findHistoryStart(from, standing);
+    const state = await readSubscriptionState(tx, context, topic);
+    if (!needsHistory(from, state)) return await rollBackLateJoin(tx);
+    const since = findHistoryStart(from, state);
     const day = (horizon.day ??= await readHorizon(tx, sql));
     const past = await tx.run<{ stayed: readonly string[] }>(sql.copyPast, [topic, group, since, day]);
     await blockLocalHops(tx, sql);
@@ -288,7 +293,7 @@ async function subscribeWithPast(
   }
 }
 
-// Another member of this group, or a group that claimed the topic first: no copy is wanted.
+// Another member of this group subscribed first, or another group claimed the topic: nothing is copied.
 async function rollBackLateJoin(tx: OwnedTransaction): Promise<"others came first"> {
   await tx.rollback();
   return "others came first";

@@ -4,7 +4,10 @@ import { quoteSchema, sqlState, toArrayLiteral } from "../../storage/index.ts";
 import type { HomeDatabase, PublishOutcome } from "../../transport/index.ts";
 import { queueStatements } from "./statements.ts";
 
-/** A batch for every subscribed group, all of it or none: one failure fails them all, so order per key is safe. */
+/**
+ * Writes a batch for every subscribed group in one statement. If it fails, all of the batch fails, which keeps order
+ * per key.
+ */
 export async function publishToQueue(
   { database, schema }: HomeDatabase,
   batch: readonly Message[],
@@ -21,7 +24,7 @@ export async function publishToQueue(
   }
 }
 
-/** The messages as the first parameters of a statement that stores them. */
+/** The messages as array parameters 1 to 21 of a statement that stores them. */
 export function messageParams(batch: readonly Message[]): string[] {
   const toColumn = (pick: (message: Message) => string | number | null): string =>
     toArrayLiteral(batch.map(pick));
@@ -50,7 +53,7 @@ export function messageParams(batch: readonly Message[]): string[] {
   ];
 }
 
-// An answer with an SQLSTATE says that nothing was written; silence says nothing.
+// An error with an SQLSTATE means that nothing was written. Without one the outcome is unknown.
 function toFailedOutcome(thrown: unknown): PublishOutcome {
   const error = toError(thrown);
   const state = sqlState(thrown);

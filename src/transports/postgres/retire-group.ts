@@ -2,16 +2,16 @@ import { quoteSchema, type OwnedTransaction } from "../../storage/index.ts";
 import { blockLocalHops } from "./block-local-hops.ts";
 import { subscribeStatements } from "./subscribe-statements.ts";
 
-/** How much of a group was taken away. */
+/** The number of rows deleted for a retired group. */
 export interface RetiredGroup {
   readonly subscriptions: number;
   readonly deliveries: number;
 }
 
 /**
- * Takes a group's subscriptions and deliveries away, in the caller's transaction. Most go while hops go on; what a hop that
- * had read the subscriptions brought meanwhile goes while none is under way. Undefined when a member of the group lives:
- * the caller rolls back.
+ * Deletes a group's subscriptions and deliveries in the caller's transaction. Most are deleted while hops continue;
+ * the deliveries of hops that were running are deleted while hops are blocked. Returns undefined if a member of the
+ * group is alive; the caller then rolls back.
  */
 export async function retireGroup(
   tx: OwnedTransaction,

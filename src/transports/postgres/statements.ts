@@ -10,8 +10,10 @@ import {
 } from "../../lanes/index.ts";
 import { SETTLE_LOCK_WAIT_MS, defineStatement } from "../../storage/index.ts";
 
-// Sorted after the join, and only then numbered: a join may turn the order of its input round.
-/** One delivery per subscribed group from the rows in `gone`, in their order; a group's lanes mirror the outbox's. */
+/**
+ * Inserts one delivery per subscribed group for the rows in `gone`, in their order; a group's lanes mirror the
+ * outbox's. The rows are sorted after the join and numbered last, because a join may change the order of its input.
+ */
 function fanOutSql(schema: string): string {
   return `copied as (
          insert into ${schema}.queue
@@ -41,7 +43,10 @@ const SETTLED_COLUMNS = `row.lane, row.seq, row.stream, row.topic, row.type, row
                 row.max_attempts, row.expires_at, row.again`;
 const WOKEN_COLUMN = "(select coalesce(array_agg(distinct lane), '{}') from copied) as woken";
 
-/** The hop from outbox to queue: the delete takes the writer's transaction number, then the deliveries draw theirs. */
+/**
+ * The hop from outbox to queue. The delete assigns the transaction id; the deliveries draw their sequence numbers
+ * after it.
+ */
 export function hopStatements(schema: string) {
   const settled = "unnest($4::text::integer[], $5::text::bigint[], $6::text::text[])";
   const leased = "unnest($1::text::integer[], $2::text::bigint[], $3::text::text[])";
@@ -88,9 +93,9 @@ export function hopStatements(schema: string) {
   };
 }
 
-/** Messages that come as parameters 1 to 21, kept in the history; the transaction's number is drawn before any place. */
-function givenMessagesSql(schema: string): string {
-  return `moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at), given as materialized (
+/** Stores the messages in parameters 1 to 21. The transaction id is assigned before any sequence number is drawn. */
+function incomingMessagesSql(schema: string): string {
+  return `moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at), incoming as materialized (
          select listed.*, (moment.at at time zone 'utc')::date as written_on
            from moment,
                 unnest($1::text::text[], $2::text::integer[], $3::text::bigint[], $4::text::text[], $5::text::text[],
@@ -110,64 +115,67 @@ function givenMessagesSql(schema: string): string {
          select id, written_on, 0, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
                 correlation_id, causation_id, traceparent, source, target, priority, 10, headers, data, written_at,
                 expires_at
-           from given
+           from incoming
          on conflict do nothing
        )`;
 }
 
 export function queueStatements(schema: string) {
   return {
-    // For publishers without an outbox of their own in this database: the message comes along.
+    // For publishers without an outbox in this database: the statement stores the message too.
     publish: defineStatement(
       "sagabox.queue.publish",
-      `with ${givenMessagesSql(schema)}
+      `with ${incomingMessagesSql(schema)}
        insert into ${schema}.queue
               (lane, seq, stream, topic, type, message_id, written_on, priority, due_at, expires_at)
        select lane, nextval('${schema}.queue_seq'), stream, topic, type, id, written_on, priority, clock_timestamp(), expires_at
-         from (select subscribed.group_id * 256 + given.lane as lane, given.stream, given.topic, given.type, given.id,
-                      given.written_on, given.priority, given.expires_at
-                 from given
-                 join ${schema}.subscription as subscribed on subscribed.topic = given.topic
-                order by given.turn) as sorted
+         from (select subscribed.group_id * 256 + incoming.lane as lane, incoming.stream, incoming.topic, incoming.type, incoming.id,
+                      incoming.written_on, incoming.priority, incoming.expires_at
+                 from incoming
+                 join ${schema}.subscription as subscribed on subscribed.topic = incoming.topic
+                order by incoming.turn) as sorted
        returning lane`,
     ),
-    // For one group alone, with what is known of its failures. A second copy of what waits there already is let go. As a
-    // subquery that returns a value, the lookup cannot become a join that reads the whole queue.
+    // For one group only, with the failures so far. A message that is already parked is skipped. The lookup is a
+    // scalar subquery so that it cannot become a join that reads the whole queue.
     park: defineStatement(
       "sagabox.queue.park",
-      `with ${givenMessagesSql(schema)}
+      `with ${incomingMessagesSql(schema)}
        insert into ${schema}.queue
               (lane, seq, stream, topic, type, message_id, written_on, priority, attempts, last_error, due_at, expires_at)
        select lane, nextval('${schema}.queue_seq'), stream, topic, type, id, written_on, 5, attempts, error,
               clock_timestamp() + delay_ms * interval '1 ms', expires_at
-         from (select $22::integer * 256 + given.lane as lane, given.stream, given.topic, given.type, given.id,
-                      given.written_on, given.expires_at, failure.attempts, failure.delay_ms, failure.error
-                 from given
+         from (select $22::integer * 256 + incoming.lane as lane, incoming.stream, incoming.topic, incoming.type, incoming.id,
+                      incoming.written_on, incoming.expires_at, failure.attempts, failure.delay_ms, failure.error
+                 from incoming
                  join unnest($23::text::smallint[], $24::text::double precision[], $25::text::text[])
                       with ordinality as failure (attempts, delay_ms, error, turn) using (turn)
                 where (select true from ${schema}.queue as there
-                        where ${sameStream("there", "$22::integer * 256 + given.lane", "given.stream")}
-                          and there.message_id = given.id
+                        where ${sameStream("there", "$22::integer * 256 + incoming.lane", "incoming.stream")}
+                          and there.message_id = incoming.id
                         limit 1) is null
-                order by given.turn) as sorted
+                order by incoming.turn) as sorted
        returning lane`,
     ),
     parked: defineStatement(
       "sagabox.queue.parked",
-      `select asked.stream::text as stream
-         from unnest($2::text::integer[], $3::text::bigint[]) as asked (lane, stream)
+      `select requested.stream::text as stream
+         from unnest($2::text::integer[], $3::text::bigint[]) as requested (lane, stream)
         where (select true from ${schema}.queue as row
-                where ${sameStream("row", "$1::integer * 256 + asked.lane", "asked.stream")}
+                where ${sameStream("row", "$1::integer * 256 + requested.lane", "requested.stream")}
                 limit 1)`,
     ),
   };
 }
 
-// Always true. From here to the end of the transaction a wait for a lock is limited, so that a session that has locked one
-// delivery cannot keep a handler's transaction open. Evaluated once, before the first row is looked for.
+// Always true. Limits lock waits until the end of the transaction, so that a session that locks one delivery cannot
+// keep a handler's transaction open. Evaluated once, before the first row is read.
 const LIMIT_LOCK_WAIT = `(select set_config('lock_timeout', '${SETTLE_LOCK_WAIT_MS}ms', true)) is not null`;
 
-/** Settling deliveries. An acknowledgement in the effect's own transaction is its fence: it fails with it. */
+/**
+ * Statements that settle deliveries. An acknowledgement inside the effect's transaction fences it: both fail
+ * together.
+ */
 export function deliveryStatements(schema: string) {
   const answer = `select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned`;
   const settled = "unnest($4::text::integer[], $5::text::bigint[], $6::text::text[])";
@@ -192,7 +200,7 @@ export function deliveryStatements(schema: string) {
     ),
     ackInside: defineStatement(
       "sagabox.queue.ack_inside",
-      // A delivery that is gone belonged to somebody else by now: the division fails the whole transaction.
+      // If the delivery is gone, another member has settled it: the division by zero fails the transaction.
       `with gone as (
          delete from ${schema}.queue
           where lane = $1::integer and seq = $2::text::bigint and message_id = $3::text and ${LIMIT_LOCK_WAIT}
@@ -200,16 +208,17 @@ export function deliveryStatements(schema: string) {
        )
        select 1 / count(*) as acked from gone`,
     ),
-    // Each is looked up by itself, whatever the server thinks of the size of the table; one that is gone fails them all.
+    // Looks up each row separately, independent of the planner's estimate of the table size. If one row is gone, all
+    // fail.
     ackInsideAll: defineStatement(
       "sagabox.queue.ack_inside_all",
       `with gone as (
          delete from ${schema}.queue
           where ctid = any(array(
-            select found.place
+            select found.row_id
               from unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as done (lane, seq, id)
              cross join lateral (
-               select row.ctid as place from ${schema}.queue as row where ${sameRow("done")} offset 0
+               select row.ctid as row_id from ${schema}.queue as row where ${sameRow("done")} offset 0
              ) as found)) and ${LIMIT_LOCK_WAIT}
          returning 1
        )

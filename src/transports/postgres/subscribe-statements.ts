@@ -6,9 +6,9 @@ const NARROW_COLUMNS = `message.id, message.lane, message.stream, message.topic,
                 message.max_attempts, message.expires_at, message.seq, message.written_at`;
 const MOMENT_CTE = "moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at)";
 
-/** Making consumer groups and their subscriptions, and taking them away. `schema` is quoted already. */
+/** Statements that create and retire consumer groups and their subscriptions. `schema` is already quoted. */
 export function subscribeStatements(schema: string) {
-  // In the order of the outbox. What others put here without one has no number and comes first, by its time.
+  // In outbox order. Messages published without an outbox have seq 0 and come first, ordered by time.
   const copySql = (from: string) => `insert into ${schema}.queue ${COLUMNS}
        select $2::integer * 256 + past.lane, nextval('${schema}.queue_seq'), past.stream, past.topic, past.type, past.id,
               past.written_on, past.priority, past.max_attempts, moment.at, past.expires_at
@@ -17,7 +17,7 @@ export function subscribeStatements(schema: string) {
             order by message.seq = 0 desc, case when message.seq = 0 then message.written_at end, message.seq
          ) as past
         where moment.xid is not null`;
-  // The day is the server's and the time its writer's, so a day more is looked through.
+  // `written_on` comes from the server's clock and `written_at` from the writer's, so one more day is searched.
   const ofTopic = `message.topic = $1::text and message.written_at >= $3::text::timestamptz
               and message.written_on >= ($3::text::timestamptz at time zone 'utc')::date - 1`;
   return {
@@ -48,12 +48,12 @@ export function subscribeStatements(schema: string) {
        on conflict do nothing
        returning (select count(*)::integer from ${schema}.subscription where topic = $1::text) as others`,
     ),
-    // One looks through the history at a time: the transaction of another would be a writer that does not end.
+    // Serializes history copies: the transaction of another copy would count as an open writer.
     inTurn: defineStatement(
       "sagabox.queue.in_turn",
       `select pg_advisory_xact_lock(hashtextextended('sagabox.subscribe.' || $1::text, 0))`,
     ),
-    // Whoever draws a transaction number from here on writes under this day or a later one; a day for clocks that are set.
+    // Every transaction id assigned after this has this day or a later one. One day of slack covers clock changes.
     horizon: defineStatement(
       "sagabox.queue.horizon",
       `select pg_snapshot_xmax(pg_current_snapshot())::text as xid,
@@ -63,8 +63,8 @@ export function subscribeStatements(schema: string) {
       "sagabox.queue.passed",
       `select pg_snapshot_xmin(pg_current_snapshot()) >= $1::text::xid8 as passed`,
     ),
-    // Everything of the topic since that time which has left the outbox, in its order; what is still there will come by
-    // itself. Answers what is still there from before the day, dead letters of the outbox included.
+    // Copies the topic's messages since that time that have left the outbox, in order; the rest arrives through the
+    // relay. Returns the ids written before the day that are still in the outbox or dead-lettered there.
     copyPast: defineStatement(
       "sagabox.queue.copy_past",
       `with ${MOMENT_CTE}, message as materialized (
@@ -80,7 +80,8 @@ export function subscribeStatements(schema: string) {
        )
        select coalesce(array_agg(id), '{}') as stayed from message where stays and written_on < $4::text::date`,
     ),
-    // The same for what has left since, while no hop is under way: written on that day or later, or known to have stayed.
+    // Copies messages that have left the outbox since `copyPast`, while hops are blocked: written on that day or
+    // later, or among the ids that `copyPast` returned.
     copyRest: defineStatement(
       "sagabox.queue.copy_rest",
       `with ${MOMENT_CTE}, message as materialized (
@@ -102,13 +103,13 @@ export function subscribeStatements(schema: string) {
               and not exists (select 1 from ${schema}.dead_letter as dead
                                where dead.message_id = message.id and dead.origin = 'outbox' and dead.closed_at is null)`)}`,
     ),
-    // Waits for every hop that is under way and keeps new ones out, so that none falls between copy and subscription. All
-    // hops wait behind it, so it does not wait for long itself: a dump holds the table for as long as it runs.
+    // Waits for running hops and blocks new ones, so that none falls between copy and subscription. Hops queue behind
+    // this lock, so its own wait must be short: a dump holds the table as long as it runs.
     lockSubscriptions: defineStatement(
       "sagabox.queue.lock_subscriptions",
       `select ${schema}.lock_subscriptions()`,
     ),
-    // Answers no row while a member of the group lives.
+    // Returns no row while a member of the group is alive.
     retire: defineStatement(
       "sagabox.queue.retire",
       `select subscriptions, deliveries from ${schema}.retire_consumer($1::integer)`,

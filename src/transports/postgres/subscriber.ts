@@ -41,16 +41,19 @@ export interface SubscriberOptions {
 }
 
 const FIRST_POLL_MS = 25;
-/** A low priority rises by one for each of these that it has waited. */
+/** Ageing: a waiting delivery gains one priority level per this time. */
 const PRIORITY_AGEING_MS = 10_000;
 
-/** One member of a consumer group: reads the deliveries of the lanes it owns and hands them out, a few at a time. */
+/**
+ * One member of a consumer group. Reads the deliveries of the lanes it owns and hands them out, up to `prefetch` at a
+ * time.
+ */
 export class Subscriber implements Consumption {
   readonly #options: SubscriberOptions;
   readonly #ownership: LaneOwnership;
   readonly #reader: LaneReader;
   readonly #settler: DeliverySettler;
-  readonly #isReading: SessionHolder;
+  readonly #readSession: SessionHolder;
   readonly #loop: Loop;
   readonly #open = new Map<number, QueueDelivery>();
   readonly #sql: ReturnType<typeof deliveryStatements>;
@@ -61,13 +64,13 @@ export class Subscriber implements Consumption {
   constructor(options: SubscriberOptions) {
     const { database, schema, group, subscription, lanes, observer } = options;
     this.#options = options;
-    this.#isReading = new SessionHolder(database, `consume ${subscription.group}`, {
+    this.#readSession = new SessionHolder(database, `consume ${subscription.group}`, {
       ...steadyPlans,
       ...limitLockWait(LEASE_LOCK_WAIT_MS),
     });
     this.#ownership = new LaneOwnership({
       database,
-      session: () => this.#isReading.get(),
+      session: () => this.#readSession.get(),
       schema,
       scope: group,
       scopeName: subscription.group,
@@ -104,7 +107,7 @@ export class Subscriber implements Consumption {
     await this.#loop.start();
   }
 
-  /** Looks there, or everywhere; returns the lanes among them that are its own. */
+  /** Reads these lanes soon, or all lanes if undefined. Returns the lanes among them that this member owns. */
   hint(lanes: readonly number[] | undefined): number[] {
     const own = lanes?.filter((lane) => this.#ownership.claim(lane) !== undefined) ?? [];
     if (lanes === undefined) this.#sweepAtMs = 0;
@@ -130,8 +133,8 @@ export class Subscriber implements Consumption {
     await Promise.all([...this.#open.values()].map((delivery) => delivery.release()));
     await this.#settler.close();
     await this.#ownership.stop();
-    await this.#settler.close(); // what was settled in between opened a connection; from here on nothing has a claim
-    await this.#isReading.close();
+    await this.#settler.close(); // Settling during `stop()` may have reopened its sessions.
+    await this.#readSession.close();
   }
 
   health(): { readonly ok: boolean; readonly detail?: string } {
@@ -142,10 +145,11 @@ export class Subscriber implements Consumption {
   async #step(): Promise<number> {
     const { prefetch } = this.#options.subscription;
     const room = prefetch - this.#open.size;
-    // Half a prefetch at a time: one read per settled delivery would cost more than the delivery. Settling wakes us.
+    // Reads when half of the prefetch is free: one read per settled delivery would cost more than the delivery.
+    // Settling wakes the loop.
     if (room < prefetch / 2 && this.#open.size > 0) return Infinity;
     if (systemClock.monotonicMs() >= this.#sweepAtMs) this.#reader.sweep();
-    const rows = await this.#reader.fetch(await this.#isReading.get(), room);
+    const rows = await this.#reader.fetch(await this.#readSession.get(), room);
     this.#lastError = undefined;
     for (const row of rows) this.#deliver(row);
     if (rows.length > 0) {
@@ -164,7 +168,8 @@ export class Subscriber implements Consumption {
     return Math.min(this.#sweepAtMs - nowMs, this.#reader.nextDueMs() + 1);
   }
 
-  // The reader forgets rows of lost lanes; the deliveries made of them would fill the prefetch for ever.
+  // The reader drops the rows of lost lanes, but their deliveries would fill the prefetch forever, so they are
+  // abandoned.
   #createLaneWorker(): LaneWorker {
     const reader = this.#reader;
     return {
@@ -215,12 +220,12 @@ interface DeliveryCallbacks {
   retry(options: RetryOptions): Promise<void>;
   onAcked(): void;
   release(): void;
-  /** However it was settled: it no longer counts against the prefetch. */
+  /** Called after any settlement: the delivery no longer counts against the prefetch. */
   onClosed(): void;
   isLost(): boolean;
 }
 
-/** A row of the queue in a consumer's hands. */
+/** A delivery that was read from the queue table. */
 class QueueDelivery implements Delivery {
   readonly attempt: number;
   readonly orderKey: string | null;
@@ -229,9 +234,9 @@ class QueueDelivery implements Delivery {
   readonly #abort = new AbortController();
   #settled = false;
 
-  constructor(row: LaneRow, ordered: boolean, ways: DeliveryCallbacks) {
+  constructor(row: LaneRow, ordered: boolean, callbacks: DeliveryCallbacks) {
     this.#row = row;
-    this.#callbacks = ways;
+    this.#callbacks = callbacks;
     this.attempt = row.attempts + 1;
     this.orderKey = ordered ? row.stream : null;
   }
@@ -282,7 +287,7 @@ class QueueDelivery implements Delivery {
     this.#callbacks.onClosed();
   }
 
-  /** Another member has it now. Nobody settles it here any more, so this is the end that gives its place free. */
+  /** Another member owns the lane now, so this member will not settle the delivery. Frees its prefetch slot. */
   abandon(): void {
     this.#abort.abort();
     if (this.#markSettled()) this.#callbacks.onClosed();
@@ -308,29 +313,29 @@ interface DeliverySettlerOptions {
 }
 
 /**
- * Settles deliveries, many in one statement: what is acknowledged while a statement runs goes with the next one.
- * Acknowledgements commit asynchronously (the inbox knows better anyway), retries do not. A delivery whose row another
- * session has locked is settled when that lock is gone; until then it holds back its key and delays no other delivery.
+ * Settles deliveries in batches: acknowledgements that arrive while a statement runs go with the next one. They
+ * commit asynchronously, because the inbox has the dedupe row; retries commit synchronously. A delivery whose row
+ * another session has locked is settled when that lock is gone; until then it delays only its own key.
  */
 class DeliverySettler {
   readonly #reader: LaneReader;
   readonly #sql: ReturnType<typeof deliveryStatements>;
-  readonly #acking: SessionHolder;
-  readonly #retrying: SessionHolder;
+  readonly #ackSession: SessionHolder;
+  readonly #retrySession: SessionHolder;
   readonly #locks: LockTolerantSettling;
   readonly #ackBatch: WorkBatch<LaneRow>;
   readonly #retryBatch: WorkBatch<RetryRequest>;
-  /** How each of these rows is to be retried, for as long as it takes to note that. */
+  /** The retry request of each row until it is written. */
   readonly #retries = new WeakMap<LaneRow, RetryRequest>();
 
   constructor(options: DeliverySettlerOptions) {
     const { database, schema, reader } = options;
     this.#reader = reader;
     this.#sql = deliveryStatements(quoteSchema(schema));
-    const careful = { ...settlingPlans, ...limitLockWait(SETTLE_LOCK_WAIT_MS) };
-    this.#acking = new SessionHolder(database, "ack", { ...careful, synchronous_commit: "off" });
-    this.#retrying = new SessionHolder(database, "retry", careful);
-    this.#locks = new LockTolerantSettling({ ...options, table: "queue", probe: this.#retrying });
+    const settings = { ...settlingPlans, ...limitLockWait(SETTLE_LOCK_WAIT_MS) };
+    this.#ackSession = new SessionHolder(database, "ack", { ...settings, synchronous_commit: "off" });
+    this.#retrySession = new SessionHolder(database, "retry", settings);
+    this.#locks = new LockTolerantSettling({ ...options, table: "queue", probe: this.#retrySession });
     this.#ackBatch = new WorkBatch((rows) => this.#ackAll(rows));
     this.#retryBatch = new WorkBatch((failures) => this.#retryAll(failures));
   }
@@ -346,7 +351,7 @@ class DeliverySettler {
   async close(): Promise<void> {
     await this.#locks.close();
     await Promise.all([this.#ackBatch.waitUntilIdle(), this.#retryBatch.waitUntilIdle()]);
-    await Promise.all([this.#acking.close(), this.#retrying.close()]);
+    await Promise.all([this.#ackSession.close(), this.#retrySession.close()]);
   }
 
   async #ackAll(rows: readonly LaneRow[]): Promise<void> {
@@ -362,7 +367,7 @@ class DeliverySettler {
 
   readonly #writeAcks = async (rows: readonly LaneRow[]): Promise<readonly LaneRow[]> => {
     const { acked, ackedPast } = this.#sql;
-    const settled = await this.#settleRows(this.#acking, rows, [acked, ackedPast], rowKeyParams);
+    const settled = await this.#settleRows(this.#ackSession, rows, [acked, ackedPast], rowKeyParams);
     this.#reader.settle(settled.rows, settled.xid);
     return settled.left;
   };
@@ -376,7 +381,7 @@ class DeliverySettler {
       toArrayLiteral(own.map((row) => (findRetry(row)?.charged === false ? 0 : 1))),
       toArrayLiteral(own.map((row) => replaceNul(findRetry(row)?.error.slice(0, 2_000) ?? ""))),
     ];
-    const settled = await this.#settleRows(this.#retrying, rows, [retried, retriedPast], params);
+    const settled = await this.#settleRows(this.#retrySession, rows, [retried, retriedPast], params);
     for (const row of settled.rows) this.#reader.putBack([row], findRetry(row)?.delayMs ?? 0);
     return settled.left;
   };
@@ -404,7 +409,7 @@ async function retryForever<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Gathers what arrives while the last lot is being worked on. */
+/** Collects items that arrive while the previous batch is processed. */
 class WorkBatch<T> {
   readonly #work: (items: readonly T[]) => Promise<void>;
   #waiting: T[] = [];

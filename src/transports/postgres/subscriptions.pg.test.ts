@@ -11,16 +11,16 @@ const TOPIC = "events.order.placed";
 const fromBeginning = [{ topic: TOPIC, kind: "event", from: "beginning" }] as const;
 const unclaimed = [{ topic: TOPIC, kind: "command", from: "unclaimed" }] as const;
 
-/** A relay whose hops land in the queue of this database. */
-function startHopping(house: Relays) {
+/** Starts a relay whose hops write to the queue of this database. */
+function startHopping(harness: Relays) {
   const transport = postgres();
-  const { database, observer } = house;
+  const { database, observer } = harness;
   const hop = transport.attach({ database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer });
   onTestFinished(() => transport.close());
-  return house.relay({ transport, hop });
+  return harness.relay({ transport, hop });
 }
 
-/** Acts as others would, right after a statement of the transaction has run. */
+/** Runs `act` right after the transaction has run the named statement. */
 function after(database: Database, name: string, act: () => Promise<void>): Database {
   const begin = async (...options: Parameters<Database["begin"]>): Promise<OwnedTransaction> => {
     const tx = await database.begin(...options);
@@ -42,146 +42,148 @@ function after(database: Database, name: string, act: () => Promise<void>): Data
   };
 }
 
-async function listQueued(house: Relays): Promise<string[]> {
-  const rows = await house.rows<{ message_id: string }>("select message_id from sagabox.queue order by seq");
+async function listQueued(harness: Relays): Promise<string[]> {
+  const rows = await harness.rows<{ message_id: string }>(
+    "select message_id from sagabox.queue order by seq",
+  );
   return rows.map((row) => row.message_id);
 }
 
 const createOutgoing = (id: string) => outgoing({ id, key: "k" });
 
-test("from the beginning: what leaves the outbox between the long copy and the lock is there once, in its order", async () => {
-  const house = await relays();
-  const relay = startHopping(house);
+test("from the beginning: a message that leaves the outbox between the long copy and the lock is copied once, in order", async () => {
+  const harness = await relays();
+  const relay = startHopping(harness);
   await relay.start();
-  await house.publish(createOutgoing("1"));
-  await house.drained();
+  await harness.publish(createOutgoing("1"));
+  await harness.drained();
   await relay.stop();
-  await house.publish(createOutgoing("2"));
-  const writer = await house.database.begin();
-  const second = startHopping(house);
-  const seam = after(house.database, "sagabox.queue.copy_past", async () => {
+  await harness.publish(createOutgoing("2"));
+  const writer = await harness.database.begin();
+  const second = startHopping(harness);
+  const seam = after(harness.database, "sagabox.queue.copy_past", async () => {
     await writer.commit();
-    await house.publish(createOutgoing("4"));
+    await harness.publish(createOutgoing("4"));
     await second.start();
-    await house.drained();
+    await harness.drained();
   });
-  // The writer begins after everybody of before has ended, and is not visible to the copy.
+  // This writer begins after all earlier writers have ended, and is not visible to the copy.
   const database = after(seam, "sagabox.queue.horizon", async () => {
-    await house.writer.write(writer, [createOutgoing("3")]);
+    await harness.writer.write(writer, [createOutgoing("3")]);
   });
   await subscribeGroup(database, "sagabox", "books", fromBeginning);
-  await house.publish(createOutgoing("5"));
-  await house.drained();
-  expect(await listQueued(house)).toEqual(["1", "2", "3", "4", "5"]);
+  await harness.publish(createOutgoing("5"));
+  await harness.drained();
+  expect(await listQueued(harness)).toEqual(["1", "2", "3", "4", "5"]);
 });
 
-test("from the beginning: an old message that leaves the outbox in between is known by its name", async () => {
-  const house = await relays();
-  const relay = startHopping(house);
-  await house.publish(createOutgoing("old"), outgoing({ id: "stays", key: "o", holdsOnDeath: true }));
-  await house.tamper(
+test("from the beginning: an old message that leaves the outbox in between is found by its id", async () => {
+  const harness = await relays();
+  const relay = startHopping(harness);
+  await harness.publish(createOutgoing("old"), outgoing({ id: "stays", key: "o", holdsOnDeath: true }));
+  await harness.tamper(
     "update sagabox.message set written_on = written_on - 9; update sagabox.outbox set written_on = written_on - 9",
   );
-  const database = after(house.database, "sagabox.queue.copy_past", async () => {
+  const database = after(harness.database, "sagabox.queue.copy_past", async () => {
     await relay.start();
-    await house.drained();
+    await harness.drained();
   });
   await subscribeGroup(database, "sagabox", "books", fromBeginning);
-  expect((await listQueued(house)).toSorted()).toEqual(["old", "stays"]);
+  expect((await listQueued(harness)).toSorted()).toEqual(["old", "stays"]);
 });
 
-test("from the beginning: an old dead letter that is replayed in between is there once", async () => {
-  const house = await relays();
-  house.transport.answer = () => "refused";
-  const broker = house.relay();
-  await house.publish(createOutgoing("dead"));
+test("from the beginning: an old dead letter that is replayed in between is copied once", async () => {
+  const harness = await relays();
+  harness.transport.answer = () => "refused";
+  const broker = harness.relay();
+  await harness.publish(createOutgoing("dead"));
   await broker.start();
-  await house.drained();
+  await harness.drained();
   await broker.stop();
-  await house.tamper("update sagabox.message set written_on = written_on - 9");
-  const relay = startHopping(house);
-  const database = after(house.database, "sagabox.queue.copy_past", async () => {
-    const [letter] = await house.rows<{ id: string }>("select id::text from sagabox.dead_letter");
-    await replayDeadLetter(deadLetterStore(house.database, "sagabox"), letter?.id ?? "");
+  await harness.tamper("update sagabox.message set written_on = written_on - 9");
+  const relay = startHopping(harness);
+  const database = after(harness.database, "sagabox.queue.copy_past", async () => {
+    const [deadLetter] = await harness.rows<{ id: string }>("select id::text from sagabox.dead_letter");
+    await replayDeadLetter(deadLetterStore(harness.database, "sagabox"), deadLetter?.id ?? "");
     await relay.start();
-    await house.drained();
+    await harness.drained();
   });
   await subscribeGroup(database, "sagabox", "books", fromBeginning);
-  expect(await listQueued(house)).toEqual(["dead"]);
+  expect(await listQueued(harness)).toEqual(["dead"]);
 });
 
-test("a writer that does not end keeps no consumer from starting, and nothing of it is missed", async () => {
-  const house = await relays();
-  const relay = startHopping(house);
-  const writer = await house.database.begin();
-  await house.writer.write(writer, [createOutgoing("slow")]);
-  const database = after(house.database, "sagabox.queue.copy_past", async () => {
+test("an open writer does not block a starting consumer, and its messages are not missed", async () => {
+  const harness = await relays();
+  const relay = startHopping(harness);
+  const writer = await harness.database.begin();
+  await harness.writer.write(writer, [createOutgoing("slow")]);
+  const database = after(harness.database, "sagabox.queue.copy_past", async () => {
     await writer.commit();
-    await house.tamper(
+    await harness.tamper(
       "update sagabox.message set written_on = written_on - 9; update sagabox.outbox set written_on = written_on - 9",
     );
     await relay.start();
-    await house.drained();
+    await harness.drained();
   });
   await subscribeGroup(database, "sagabox", "books", fromBeginning);
-  expect(await listQueued(house)).toEqual(["slow"]);
+  expect(await listQueued(harness)).toEqual(["slow"]);
 }, 20_000);
 
-test("while a dump holds the table a new consumer does not get in, says why, and no hop waits behind it", async () => {
-  const house = await relays();
-  await house.pool.query(
+test("while a dump holds the table, subscribing fails with a reason and hops are not blocked", async () => {
+  const harness = await relays();
+  await harness.pool.query(
     `insert into sagabox.consumer_group (name) values ('others');
      insert into sagabox.subscription (topic, group_id) values ('${TOPIC}', 1)`,
   );
-  await startHopping(house).start();
-  const dump = await house.pool.connect();
+  await startHopping(harness).start();
+  const dump = await harness.pool.connect();
   onTestFinished(() => dump.release(true));
   await dump.query("begin; lock table sagabox.subscription in access share mode");
   let ended = false;
-  const refused = subscribeGroup(house.fresh(), "sagabox", "books", fromBeginning).finally(
+  const refused = subscribeGroup(harness.fresh(), "sagabox", "books", fromBeginning).finally(
     () => (ended = true),
   );
-  const told = expect(refused).rejects.toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
+  const rejection = expect(refused).rejects.toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
   for (const id of ["1", "2", "3", "4", "5"]) {
-    await house.publish(createOutgoing(id));
-    await house.drained();
+    await harness.publish(createOutgoing(id));
+    await harness.drained();
   }
   expect(ended).toBe(false);
-  await told;
+  await rejection;
   await dump.query("commit");
-  await subscribeGroup(house.fresh(), "sagabox", "books", fromBeginning);
-  expect(await listQueued(house)).toEqual(["1", "2", "3", "4", "5", "1", "2", "3", "4", "5"]);
+  await subscribeGroup(harness.fresh(), "sagabox", "books", fromBeginning);
+  expect(await listQueued(harness)).toEqual(["1", "2", "3", "4", "5", "1", "2", "3", "4", "5"]);
 }, 30_000);
 
-test("a command that another group has claimed is subscribed to without a look at the history or a lock", async () => {
-  const house = await relays();
-  await subscribeGroup(house.database, "sagabox", "first", unclaimed);
+test("subscribing to a command that another group has claimed neither reads history nor locks", async () => {
+  const harness = await relays();
+  await subscribeGroup(harness.database, "sagabox", "first", unclaimed);
   const seen: string[] = [];
   const database = after(
-    house.database,
+    harness.database,
     "sagabox.queue.lock_subscriptions",
     async () => void seen.push("lock"),
   );
   await subscribeGroup(database, "sagabox", "second", unclaimed);
   expect(seen).toEqual([]);
-  expect(await house.rows("select count(*)::int as n from sagabox.subscription")).toEqual([{ n: 2 }]);
+  expect(await harness.rows("select count(*)::int as n from sagabox.subscription")).toEqual([{ n: 2 }]);
 });
 
-test("members of one new group that begin together copy the history once", async () => {
-  const house = await relays();
-  const relay = startHopping(house);
+test("members of one new group that start together copy the history once", async () => {
+  const harness = await relays();
+  const relay = startHopping(harness);
   await relay.start();
-  await house.publish(createOutgoing("1"), createOutgoing("2"));
-  await house.drained();
-  const members = [house.fresh(), house.fresh(), house.fresh()];
+  await harness.publish(createOutgoing("1"), createOutgoing("2"));
+  await harness.drained();
+  const members = [harness.fresh(), harness.fresh(), harness.fresh()];
   await Promise.all(members.map((database) => subscribeGroup(database, "sagabox", "books", fromBeginning)));
-  expect(await listQueued(house)).toEqual(["1", "2"]);
+  expect(await listQueued(harness)).toEqual(["1", "2"]);
 });
 
-test("a group hears once that it is new to a topic, and where it begins; of those that come together one does", async () => {
-  const house = await relays();
+test("one member of a new group learns that the group is new to a topic, and where it starts", async () => {
+  const harness = await relays();
   const join = async (group: string, from: TopicRequest["from"]) => {
-    const members = [house.fresh(), house.fresh()];
+    const members = [harness.fresh(), harness.fresh()];
     const topics = [{ topic: TOPIC, kind: "event" as const, from }];
     const joined = members.map((database) => subscribeGroup(database, "sagabox", group, topics));
     return (await Promise.all(joined)).flatMap(({ begun }) => begun);
@@ -194,14 +196,14 @@ test("a group hears once that it is new to a topic, and where it begins; of thos
   expect(await join("second", "unclaimed")).toEqual([{ topic: TOPIC, from: "now" }]);
 });
 
-test("what is looked through under the lock are the partitions of the last days; of the archive only what is named", async () => {
-  const house = await relays();
-  await house.pool.query(
+test("under the lock only the partitions of the last days are searched, and older ones by id", async () => {
+  const harness = await relays();
+  await harness.pool.query(
     `create table sagabox.message_old partition of sagabox.message for values from ('2020-01-01') to ('2020-02-01')`,
   );
-  const client = await house.pool.connect();
+  const client = await harness.pool.connect();
   onTestFinished(() => client.release(true));
-  await client.query("set enable_seqscan = off"); // what is small is read whole otherwise
+  await client.query("set enable_seqscan = off"); // Small tables would be scanned otherwise.
   const { text } = subscribeStatements(quoteSchema("sagabox")).copyRest;
   const day = new Date().toISOString().slice(0, 10);
   const { rows: plan } = await client.query<{ "QUERY PLAN": string }>(`explain ${text}`, [
@@ -217,24 +219,24 @@ test("what is looked through under the lock are the partitions of the last days;
   ]);
 });
 
-test("a group that is retired gets nothing more, also what left the outbox meanwhile", async () => {
-  const house = await relays();
-  const relay = startHopping(house);
-  const { id } = await subscribeGroup(house.database, "sagabox", "books", fromBeginning);
+test("a retired group gets nothing more, including messages that left the outbox meanwhile", async () => {
+  const harness = await relays();
+  const relay = startHopping(harness);
+  const { id } = await subscribeGroup(harness.database, "sagabox", "books", fromBeginning);
   await relay.start();
-  await house.publish(createOutgoing("1"));
-  await house.drained();
+  await harness.publish(createOutgoing("1"));
+  await harness.drained();
   let hopped = false;
-  const database = after(house.database, "sagabox.queue.retire", async () => {
+  const database = after(harness.database, "sagabox.queue.retire", async () => {
     if (hopped) return;
     hopped = true;
-    await house.publish(createOutgoing("2"));
-    await house.drained();
+    await harness.publish(createOutgoing("2"));
+    await harness.drained();
   });
   const tx = await database.begin();
   expect(await retireGroup(tx, "sagabox", id)).toEqual({ subscriptions: 1, deliveries: 2 });
   await tx.commit();
-  await house.publish(createOutgoing("3"));
-  await house.drained();
-  expect(await listQueued(house)).toEqual([]);
+  await harness.publish(createOutgoing("3"));
+  await harness.drained();
+  expect(await listQueued(harness)).toEqual([]);
 });

@@ -1,20 +1,20 @@
 import type { TelemetryContext, TelemetryEvents } from "../telemetry/index.ts";
 
-/** A message that was given up, described without anything it carried. */
+/** Describes a dead letter without its payload. */
 export interface DeadLetterNotice {
   readonly service: string;
-  /** Whether it could not be sent, or could not be handled. */
+  /** Whether sending or handling failed. */
   readonly origin: "outbox" | "consumer";
-  /** Null when it died in the outbox. */
+  /** Null for a dead letter of the outbox. */
   readonly consumer: string | null;
   readonly messageId: string;
   readonly type: string;
   readonly topic: string;
   readonly reason: string;
-  /** What went wrong, as the error said it. It may quote data: it stays in the process. */
+  /** The text of the error. It may quote data, so it is never posted to the webhook. */
   readonly error: string;
   readonly traceId: string | null;
-  /** ISO 8601, by this process's clock. */
+  /** ISO 8601, from this process's clock. */
   readonly at: string;
 }
 

@@ -1,5 +1,5 @@
-// Somebody hears when a message becomes a dead letter: a function in the process, an HTTP endpoint outside. Both are
-// told beside the flow and can never hurt it: what fails is tried again a few times, told, and let go.
+// Reports dead letters to a function in the process or to an HTTP endpoint. Notices run outside the message
+// flow and cannot delay or fail it. A notice that fails is retried a few times, reported and dropped.
 export { Notices, type NoticesOptions } from "./notices.ts";
 export type { DeadLetterNotice } from "./dead-letter-notice.ts";
 export { readNoticeSettings } from "./options.ts";

@@ -54,7 +54,7 @@ const notice = (messageId: string): DeadLetterNotice => ({
   at: "2026-01-02T03:04:05.000Z",
 });
 
-test("E6: the hook hears what died, where and why", async () => {
+test("E6: the hook gets the message, the consumer and the reason", async () => {
   const heard: DeadLetterNotice[] = [];
   const { notices, observer } = setup({ onDeadLetter: (one) => void heard.push(one) });
   notices.emit("dead_letter.buried", buried, context);
@@ -72,7 +72,7 @@ test("E6: the hook hears what died, where and why", async () => {
   ]);
 });
 
-test("E6: the webhook gets a signed body without the error's words or anything the message carried", async () => {
+test("E6: the webhook gets a signed body without the error's text or the payload", async () => {
   const server = await hookServer();
   const secret = "a secret of some length";
   const { notices, observer } = setup({
@@ -104,7 +104,7 @@ test("E6: the webhook gets a signed body without the error's words or anything t
   expect(digest).toBe(createHmac("sha256", secret).update(`${seconds}.${posted?.body}`).digest("hex"));
 });
 
-test("E6: a webhook that fails for a while is tried again", async () => {
+test("E6: a webhook that fails temporarily is retried", async () => {
   const server = await hookServer();
   server.answer = (nth) => (nth === 1 ? 503 : 200);
   const { notices, observer } = setup({ webhook: { url: server.url } });
@@ -115,7 +115,7 @@ test("E6: a webhook that fails for a while is tried again", async () => {
 });
 
 test.each([401, 404, 302])(
-  "E6: %i is final, is told, and names neither address nor secret",
+  "E6: status %i is final, and its report names neither address nor secret",
   async (status) => {
     const server = await hookServer();
     server.answer = () => status;
@@ -133,7 +133,7 @@ test.each([401, 404, 302])(
   },
 );
 
-test("E6: an address nobody answers is told by its code alone", async () => {
+test("E6: an unreachable address is reported by its error code only", async () => {
   const { queue: made, observer } = queue(() =>
     Promise.reject(new Error("the address could not be reached: X")),
   );
@@ -142,7 +142,7 @@ test("E6: an address nobody answers is told by its code alone", async () => {
   expect(failed).toMatchObject({ attempt: 3, error: "the address could not be reached: X" });
 });
 
-test("E6: a hook that throws, at once or later, hurts nobody", async () => {
+test("E6: a hook that throws, synchronously or later, only fails its notice", async () => {
   const { queue: made, observer } = queue(
     ({ messageId }) => {
       if (messageId === "a") throw new Error("at once");
@@ -156,14 +156,14 @@ test("E6: a hook that throws, at once or later, hurts nobody", async () => {
   expect(failed.map(({ error }) => error)).toEqual(["at once", "later"]);
 });
 
-test("E6: a hook that throws something nobody can read hurts nobody", async () => {
+test("E6: a hook that throws an unreadable value only fails its notice", async () => {
   const { queue: made, observer } = queue(() => Promise.reject(Object.create(null)), { attempts: 1 });
   made.push(notice("a"));
   const [failed] = await observer.until("notice.failed");
   expect(failed).toMatchObject({ error: "something without words was thrown" });
 });
 
-test("E6: what hangs is given up at its deadline, and no more than a few are told at once", async () => {
+test("E6: a hook that hangs is abandoned at its deadline, and only a few run at once", async () => {
   const started: string[] = [];
   const { queue: made, observer } = queue(
     ({ messageId }) => {
@@ -180,7 +180,7 @@ test("E6: what hangs is given up at its deadline, and no more than a few are tol
   expect(started).toEqual(["a", "b", "c", "d"]);
 });
 
-test("E6: what comes in a flood is let go, counted, and mentioned in the next notice", async () => {
+test("E6: notices above the capacity are dropped, counted, and mentioned in the next notice", async () => {
   let letGo: () => void = () => undefined;
   const held = new Promise<void>((resolve) => (letGo = resolve));
   const missed: [string, number][] = [];
@@ -201,7 +201,7 @@ test("E6: what comes in a flood is let go, counted, and mentioned in the next no
   expect(missed.reduce((sum, [, count]) => sum + count, 0)).toBe(7);
 });
 
-test("E6: closing waits for what is under way, then lets go of the rest", async () => {
+test("E6: closing waits for running notices, then drops the rest", async () => {
   const { queue: made, observer } = queue(() => new Promise<void>(() => undefined), {
     concurrency: 1,
     attempts: 9,

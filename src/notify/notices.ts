@@ -8,7 +8,7 @@ import type { NoticeSettings, WebhookSettings } from "./options.ts";
 export interface NoticesOptions {
   readonly service: string;
   readonly settings: NoticeSettings;
-  /** Hears how the telling went. */
+  /** Gets the events notice.sent, notice.failed and notice.dropped. */
   readonly observer: Observer;
 }
 
@@ -16,7 +16,7 @@ const HOOK_DEADLINE_MS = 10_000;
 const WEBHOOK_ATTEMPTS = 5;
 const CLOSING_MS = 3_000;
 
-/** An observer that passes on every dead letter, whatever killed it, to those who asked to hear of it. */
+/** An observer that reports every dead letter to the hook and the webhook. */
 export class Notices implements Observer {
   readonly #service: string;
   readonly #queues: readonly NoticeQueue[];
@@ -66,7 +66,7 @@ export class Notices implements Observer {
   }
 }
 
-/** What is posted. The error's text stays at home: it may quote what the message carried. */
+/** The posted body. It omits the error's text, which may quote the payload. */
 function noticeBody(notice: DeadLetterNotice, missed: number): string {
   return JSON.stringify({
     event: "dead_letter",
@@ -83,13 +83,16 @@ function noticeBody(notice: DeadLetterNotice, missed: number): string {
   });
 }
 
-/** `t` in seconds and the HMAC-SHA256 of `t`, a dot and the body: a receiver can refuse what is forged or old. */
+/**
+ * Returns `t` in seconds and the HMAC-SHA256 of `t`, a dot and the body, so that a receiver can reject forged
+ * or old requests.
+ */
 function signBody(secret: string, body: string, seconds: number): string {
   const digest = createHmac("sha256", secret).update(`${seconds}.${body}`).digest("hex");
   return `t=${seconds},v1=${digest}`;
 }
 
-/** One attempt. Redirects are not followed: headers and signature are meant for this address alone. */
+/** Makes one attempt. Redirects are not followed: headers and signature are meant for this address alone. */
 async function postNotice(
   { url, headers, secret }: WebhookSettings,
   body: string,
@@ -116,7 +119,7 @@ function isRetryable(status: number): boolean {
   return status >= 500 || status === 408 || status === 425 || status === 429;
 }
 
-// Only the code: what the runtime writes beside it may hold the address.
+// Reports only the code: the runtime's message may contain the address.
 function describeCause(error: unknown): string {
   const cause = error instanceof Error ? (error.cause ?? error) : error;
   const { code } = cause as { code?: unknown };
@@ -124,7 +127,7 @@ function describeCause(error: unknown): string {
   return cause instanceof Error ? cause.name : "unknown failure";
 }
 
-/** Thrown by `deliver` when another attempt could not help. */
+/** Thrown by `deliver` when a retry cannot help. */
 class PermanentNoticeError extends Error {}
 
 interface NoticeQueueOptions {
@@ -133,17 +136,17 @@ interface NoticeQueueOptions {
   readonly deadlineMs: number;
   readonly attempts: number;
   readonly firstWaitMs?: number;
-  /** How many run at once. Default 4. */
+  /** The number of concurrent deliveries. Default 4. */
   readonly concurrency?: number;
-  /** How many may wait; the next ones are let go, and counted. Default 1,000. */
+  /** The maximum number of waiting notices; further ones are dropped and counted. Default 1,000. */
   readonly capacity?: number;
-  /** `missed`: how many notices were let go since the last one that got through. */
+  /** `missed` is the number of notices dropped or failed since the last successful one. */
   readonly deliver: (notice: DeadLetterNotice, missed: number, signal: AbortSignal) => Promise<void>;
 }
 
 const MAX_WAIT_MS = 30_000;
 
-/** Tells one party of dead letters, a few at a time, each within its deadline. Whatever happens in here stays in here. */
+/** Delivers notices to one receiver, a few at a time, each within its deadline. Never throws. */
 export class NoticeQueue {
   readonly #options: NoticeQueueOptions;
   readonly #waiting: DeadLetterNotice[] = [];
@@ -166,7 +169,7 @@ export class NoticeQueue {
     this.#running.add(run);
   }
 
-  /** Goes on for at most this long, then lets go of the rest. */
+  /** Keeps delivering for at most `withinMs`, then drops the rest. */
   async close(withinMs: number): Promise<void> {
     await withDeadline(Promise.all(this.#running), withinMs, () => undefined);
     this.#closing.abort();
@@ -178,7 +181,7 @@ export class NoticeQueue {
     for (let notice = this.#waiting.shift(); notice !== undefined; notice = this.#waiting.shift()) {
       await this.#deliverWithRetries(notice);
     }
-    this.#active -= 1; // at once: what is pushed from here on needs a new worker
+    this.#active -= 1; // before the promise settles, so that the next push starts a new worker
   }
 
   async #deliverWithRetries(notice: DeadLetterNotice): Promise<void> {
@@ -203,7 +206,7 @@ export class NoticeQueue {
     const { deliver, deadlineMs } = this.#options;
     const missed = this.#missed;
     const abort = new AbortController();
-    // A hook that throws before its first await throws in here as well.
+    // Catches a hook that throws synchronously.
     const work = Promise.resolve().then(() => deliver(notice, missed, abort.signal));
     await withDeadline(work, deadlineMs, () => {
       abort.abort();

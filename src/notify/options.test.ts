@@ -5,7 +5,7 @@ const webhook = (url: string, more: object = {}) =>
   readNoticeSettings(undefined, { webhook: { url, ...more } }).webhook;
 
 test.each(["https://example.org/hook", "http://localhost:1/x", "http://127.0.0.1/x", "http://[::1]:8/x"])(
-  "E6: %s may be told",
+  "E6: %s is accepted",
   (url) => {
     expect(webhook(url)?.url.href).toBe(new URL(url).href);
   },
@@ -36,7 +36,7 @@ test.each([
   expect(() => webhook("https://example.org", more)).toThrow(name);
 });
 
-test("nothing is told unless somebody asked", () => {
+test("E6: without options there are no notices", () => {
   expect(readNoticeSettings()).toEqual({ onDeadLetter: null, webhook: null });
   expect(() => readNoticeSettings("no function" as never)).toThrow("onDeadLetter must be a function");
 });

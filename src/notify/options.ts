@@ -5,13 +5,13 @@ import type { DeadLetterNotice } from "./dead-letter-notice.ts";
 export type OnDeadLetter = (notice: DeadLetterNotice) => void | Promise<void>;
 
 export interface WebhookOptions {
-  /** Where each dead letter is posted to. https, except on this machine. */
+  /** The address that dead letters are posted to. Must be https, except on this machine. */
   readonly url: string;
-  /** Sent along, such as an authorization. */
+  /** Additional request headers, such as an authorization. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Signs each body, so that the receiver can tell that it came from here. At least 16 characters. */
+  /** Signs each body, so that the receiver can verify its origin. At least 16 characters. */
   readonly secret?: string;
-  /** How long one attempt may take. Default "5s". */
+  /** The timeout of one attempt. Default "5s". */
   readonly timeout?: Duration | number;
 }
 
@@ -57,7 +57,7 @@ function readWebhookSettings(options: WebhookOptions): WebhookSettings {
   });
 }
 
-// The address is never repeated in an error: the paths of many such addresses are secrets.
+// Errors never repeat the address, because its path is often a secret.
 function checkUrl(given: unknown): URL {
   const url = typeof given === "string" && URL.canParse(given) ? new URL(given) : null;
   if (url === null) throw invalid("notify.webhook.url must be an absolute URL.");

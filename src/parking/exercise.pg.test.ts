@@ -9,10 +9,10 @@ const skipped = exerciseTransport(
   { test: (name, run) => test(caseTitle(name, "rule 18"), run) },
   async () => {
     const broker = new MemoryTransport();
-    const house = await parkingHarness(() => Promise.resolve(broker));
+    const harness = await parkingHarness(() => Promise.resolve(broker));
     return {
-      ...house,
-      cutConnections: house.cutDatabase,
+      ...harness,
+      cutConnections: harness.cutDatabase,
       putForeign: async (topic: string, body: Uint8Array) => broker.putForeign(topic, body),
       deadLetters: async () =>
         broker.deadLetters.map(({ message, body, note }) => ({
@@ -24,7 +24,7 @@ const skipped = exerciseTransport(
   { capabilities, offers: ["cutConnections", "putForeign", "deadLetters"], skip: ofParking },
 );
 
-test("B1: of a broker with parking everything is asked that is asked of it alone", () => {
+test("B1: a broker with parking passes the cases of the broker alone", () => {
   expect([...new Set(skipped.map(({ reason }) => reason))].toSorted()).toEqual([
     "it claims replays",
     "it does not claim rejectsUnrouted",

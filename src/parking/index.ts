@@ -1,3 +1,3 @@
-// Order per key through retries on brokers that cannot keep it. A keyed message that fails leaves the broker and waits
-// in Postgres, and what follows of its key waits behind it; other keys flow, and the broker is never held up.
+// Keeps the order per key through retries on brokers that cannot. A keyed message that fails moves from the
+// broker to PostgreSQL, and later messages of its key wait there behind it. Other keys keep flowing.
 export { ParkingTransport } from "./parking-transport.ts";

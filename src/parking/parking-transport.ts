@@ -17,7 +17,10 @@ import type {
 } from "../transport/index.ts";
 import type { ParkedKeys, ParkedMessage, PostgresTransport } from "../transports/postgres/index.ts";
 
-/** A broker whose keyed retries and replayed letters wait in Postgres. Everything else is the broker's own. */
+/**
+ * A broker whose keyed retries and replayed dead letters wait in PostgreSQL. Everything else goes to the
+ * broker.
+ */
 export class ParkingTransport implements Transport {
   readonly name: string;
   readonly capabilities: Capabilities;
@@ -54,7 +57,7 @@ export class ParkingTransport implements Transport {
     const { group, ordered } = subscription;
     const gate = ordered
       ? new KeyGate({
-          lot: await this.#tables.openParkedKeys(group),
+          parkedKeys: await this.#tables.openParkedKeys(group),
           group,
           observer: this.#observer,
           receive,
@@ -62,7 +65,7 @@ export class ParkingTransport implements Transport {
       : undefined;
     let fresh: Consumption | undefined = undefined;
     const copy = (message: Message, note: DeadLetterNote): Promise<void> => this.#copy(fresh, message, note);
-    // Retries of an unordered group wait at the broker, but its replayed letters come from the tables as well.
+    // Retries of an unordered group wait at the broker; its replayed dead letters still come from the tables.
     const parked = await this.#tables.subscribe({ ...subscription, topics: [] }, (delivery) =>
       receive(new ParkedDelivery(delivery, copy)),
     );
@@ -91,14 +94,14 @@ export class ParkingTransport implements Transport {
     };
   }
 
-  // The letter is written. A broker that is down must not hold up those who are alive.
+  // The dead letter is already stored. An unreachable broker must not block the group.
   async #copy(fresh: Consumption | undefined, message: Message, note: DeadLetterNote): Promise<void> {
     try {
       await fresh?.deadLetter?.(message, note);
     } catch (error) {
       this.#observer.emit("transport.unreachable", {
         transport: this.name,
-        doing: `showing dead letter ${message.id} there`,
+        doing: `copying dead letter ${message.id} to the broker`,
         error: errorText(error),
         retryInMs: 0,
       });
@@ -111,7 +114,7 @@ export class ParkingTransport implements Transport {
   }
 }
 
-/** A delivery out of the lot. It is the lot's in everything but its death, which the broker hears of too. */
+/** A delivery of a parked message. A dead letter is copied to the broker as well. */
 class ParkedDelivery implements Delivery {
   readonly #inner: Delivery;
   readonly deadLetter: (note: DeadLetterNote) => Promise<void>;
@@ -138,7 +141,8 @@ class ParkedDelivery implements Delivery {
   }
 
   get ackWith(): NonNullable<Delivery["ackWith"]> {
-    if (this.#inner.ackWith === undefined) throw new Error("a lot lives in the database of its consumer");
+    if (this.#inner.ackWith === undefined)
+      throw new Error("parked messages must be in the consumer's database");
     return this.#inner.ackWith;
   }
 
@@ -158,21 +162,21 @@ class ParkedDelivery implements Delivery {
 }
 
 interface KeyGateOptions {
-  readonly lot: ParkedKeys;
+  readonly parkedKeys: ParkedKeys;
   readonly group: string;
   readonly observer: Observer;
   readonly receive: (delivery: Delivery) => void;
 }
 
 /**
- * Stands between a broker's deliveries and the consumer. A keyed message is handed out only when nothing of its key
- * waits in the lot; one that fails goes into the lot, and what was behind it follows in order.
+ * Stands between the broker's deliveries and the consumer. A keyed message is handed out only when no message
+ * of its key is parked. A message that fails is parked, and the later messages of its key follow in order.
  */
 export class KeyGate {
   readonly #options: KeyGateOptions;
   readonly #keys = new Map<string, KeyState>();
   readonly #asking = new Set<string>();
-  /** Per street, one after the other: the lot's order is the order of the writes. */
+  /** One write per key at a time, because the order of the writes is the order of the parked messages. */
   readonly #writes = new Map<string, Promise<void>>();
   #look: Promise<void> | undefined;
   closing = false;
@@ -182,89 +186,92 @@ export class KeyGate {
   }
 
   admit(delivery: Delivery): void {
-    // Left unsettled: closing gives it back.
+    // The delivery stays unsettled; closing returns it to the broker.
     if (this.closing) return;
     const { key, topic } = delivery.message;
     if (delivery.orderKey === null || key === null || delivery.flaw !== undefined) {
       return this.#options.receive(delivery);
     }
     const stream = streamFor(topic, key);
-    const street = this.#stateFor(stream, topic, key);
-    const way = chooseRoute(street);
-    if (way === "hand out") return this.#handOut(street, delivery);
-    street.waiting.push(delivery);
-    if (way === "wait") return this.#flush(stream, street);
+    const state = this.#stateFor(stream, topic, key);
+    const route = chooseRoute(state);
+    if (route === "hand out") return this.#handOut(state, delivery);
+    state.waiting.push(delivery);
+    if (route === "wait") return this.#flush(stream, state);
     this.#asking.add(stream);
     this.#look ??= this.#ask();
   }
 
-  /** From the handler's hands into the lot. What arrives of the key from now on goes the same way. */
+  /** Parks a delivery that failed in the handler. Later deliveries of its key are parked behind it. */
   async park(delivery: GatedDelivery, retry: RetryOptions | undefined): Promise<void> {
     const { topic, key } = delivery.message;
     const stream = streamFor(topic, key ?? "");
-    const street = this.#stateFor(stream, topic, key ?? "");
-    street.parking = true;
+    const state = this.#stateFor(stream, topic, key ?? "");
+    state.parking = true;
     await this.#write(stream, [delivery.inner], retry);
   }
 
   onSettled(delivery: GatedDelivery): void {
     const { topic, key } = delivery.message;
     const stream = streamFor(topic, key ?? "");
-    const street = this.#keys.get(stream);
-    if (street === undefined) return;
-    street.open.delete(delivery);
-    this.#flush(stream, street);
+    const state = this.#keys.get(stream);
+    if (state === undefined) return;
+    state.open.delete(delivery);
+    this.#flush(stream, state);
   }
 
-  /** What is being parked has to be there before the broker gives the key to somebody else. */
+  /**
+   * Waits until all parking writes are done. They must be stored before the broker gives the key to another
+   * worker.
+   */
   async idle(): Promise<void> {
     await this.#look;
     while (this.#writes.size > 0) await Promise.allSettled(this.#writes.values());
   }
 
-  #handOut(street: KeyState, delivery: Delivery): void {
+  #handOut(state: KeyState, delivery: Delivery): void {
     const gated = new GatedDelivery(delivery, this);
-    street.open.add(gated);
+    state.open.add(gated);
     delivery.signal.addEventListener("abort", () => this.onSettled(gated), { once: true });
     this.#options.receive(gated);
   }
 
-  /** One statement for all the keys that arrived while the last one was under way. */
+  /** Asks with one statement about all keys that arrived during the previous query. */
   async #ask(): Promise<void> {
     while (this.#asking.size > 0 && !this.closing) {
       const asked = new Map(
         [...this.#asking].flatMap((stream) => {
-          const street = this.#keys.get(stream);
-          return street === undefined ? [] : [[stream, street] as const];
+          const state = this.#keys.get(stream);
+          return state === undefined ? [] : [[stream, state] as const];
         }),
       );
       this.#asking.clear();
       const occupied = await this.#retryUntilClosed("looking for parked messages", () =>
-        this.#options.lot.occupied([...asked.values()]),
+        this.#options.parkedKeys.occupied([...asked.values()]),
       );
       if (occupied === undefined || this.closing) break;
-      for (const [stream, street] of asked) this.#applyAnswer(stream, street, occupied.has(stream));
+      for (const [stream, state] of asked) this.#applyAnswer(stream, state, occupied.has(stream));
     }
-    // At once, not when the promise is settled: whoever arrives in between would wait for ever.
+    // Cleared here, before the promise settles: a delivery that arrives in between must start a new query.
     this.#look = undefined;
   }
 
-  // An answer counts only for the street that was asked about: since then all of it may have failed and been parked, and
-  // what arrived behind that has to ask for itself.
-  #applyAnswer(stream: string, street: KeyState, occupied: boolean): void {
-    if (this.#keys.get(stream) !== street) return;
-    if (occupied) street.parking = true;
-    if (street.parking) return this.#flush(stream, street);
-    for (const delivery of street.waiting.splice(0)) {
-      if (!delivery.signal.aborted) this.#handOut(street, delivery);
+  // An answer applies only to the state it was asked for. Since then all of its messages may have been
+  // parked, and later arrivals need an answer of their own.
+  #applyAnswer(stream: string, state: KeyState, occupied: boolean): void {
+    if (this.#keys.get(stream) !== state) return;
+    if (occupied) state.parking = true;
+    if (state.parking) return this.#flush(stream, state);
+    for (const delivery of state.waiting.splice(0)) {
+      if (!delivery.signal.aborted) this.#handOut(state, delivery);
     }
   }
 
-  #flush(stream: string, street: KeyState): void {
-    if (canPark(street)) {
-      const moved = street.waiting.splice(0);
-      void this.#write(stream, moved, undefined).then(() => this.#flush(stream, street));
-    } else if (isEmpty(street) && !this.#writes.has(stream)) {
+  #flush(stream: string, state: KeyState): void {
+    if (canPark(state)) {
+      const moved = state.waiting.splice(0);
+      void this.#write(stream, moved, undefined).then(() => this.#flush(stream, state));
+    } else if (isEmpty(state) && !this.#writes.has(stream)) {
       this.#keys.delete(stream);
     }
   }
@@ -280,13 +287,13 @@ export class KeyGate {
     return write;
   }
 
-  // First into the lot, then off the broker: what happens in between costs a copy, never a message.
+  // Parks first and acks the broker afterwards: a crash in between duplicates a message and never loses one.
   async #move(deliveries: readonly Delivery[], retry: RetryOptions | undefined): Promise<void> {
     const ours = deliveries.filter(({ signal }) => !signal.aborted);
     if (ours.length === 0) return;
     const parked = ours.map((delivery) => toParked(delivery, retry));
     const done = await this.#retryUntilClosed("parking messages", async () => {
-      await this.#options.lot.park(parked);
+      await this.#options.parkedKeys.park(parked);
       return true;
     });
     if (done === undefined)
@@ -295,7 +302,7 @@ export class KeyGate {
   }
 
   async #retryUntilClosed<T>(doing: string, work: () => Promise<T>): Promise<T | undefined> {
-    // Even a gate that closes tries once, so that a failure said on the way out is not forgotten.
+    // A closing gate still tries once, so that a failure reported during the stop is stored.
     for (let attempt = 1; attempt === 1 || !this.closing; attempt++) {
       try {
         return await work();
@@ -312,9 +319,9 @@ export class KeyGate {
   #stateFor(stream: string, topic: string, key: string): KeyState {
     const known = this.#keys.get(stream);
     if (known !== undefined) return known;
-    const street: KeyState = { topic, key, open: new Set(), waiting: [], parking: false };
-    this.#keys.set(stream, street);
-    return street;
+    const state: KeyState = { topic, key, open: new Set(), waiting: [], parking: false };
+    this.#keys.set(stream, state);
+    return state;
   }
 }
 
@@ -328,35 +335,35 @@ function toParked({ message, attempt }: Delivery, retry: RetryOptions | undefine
   };
 }
 
-/** One key of one topic, as far as this process has to do with it. */
+/** The deliveries of one key of one topic in this process. */
 interface KeyState {
   readonly topic: string;
   readonly key: string;
   /** Handed out and not settled. */
   readonly open: Set<Delivery>;
-  /** Arrived behind them and not handed out. */
+  /** Arrived behind the open ones and not handed out. */
   readonly waiting: Delivery[];
-  /** Something of it failed here, or waits in the lot: what arrives is parked behind it. */
+  /** A message of the key failed here or is parked, so that new arrivals are parked behind it. */
   parking: boolean;
 }
 
-type Route = "hand out" | "wait" | "ask the lot";
+type Route = "hand out" | "wait" | "ask";
 
 /**
- * Where an arriving delivery goes. While a predecessor is in the handler's hands nothing of the key can be in the lot,
- * since only whoever holds the key puts anything there.
+ * Chooses what to do with an arriving delivery. While a predecessor is in the handler, no message of the key
+ * can be parked, because only the worker that holds the key parks its messages.
  */
 function chooseRoute({ open, waiting, parking }: KeyState): Route {
   if (parking) return "wait";
-  return open.size > 0 && waiting.length === 0 ? "hand out" : "ask the lot";
+  return open.size > 0 && waiting.length === 0 ? "hand out" : "ask";
 }
 
-/** True when everything before those that wait is settled, so that they may be parked in their order. */
+/** True when all deliveries before the waiting ones are settled, so that these can be parked in order. */
 function canPark({ open, waiting, parking }: KeyState): boolean {
   return parking && open.size === 0 && waiting.length > 0;
 }
 
-/** True when the process may forget about the key. */
+/** True when the state of the key can be dropped. */
 function isEmpty({ open, waiting }: KeyState): boolean {
   return open.size === 0 && waiting.length === 0;
 }
@@ -367,7 +374,7 @@ interface Gate {
   readonly closing: boolean;
 }
 
-/** A broker's delivery of a keyed message: what comes back of it comes back through the lot. */
+/** A broker's delivery of a keyed message. A retry goes through the parked keys. */
 class GatedDelivery implements Delivery {
   readonly inner: Delivery;
   readonly #gate: Gate;
@@ -406,15 +413,16 @@ class GatedDelivery implements Delivery {
     return this.#settle(() => this.#gate.park(this, options));
   }
 
-  // A stop gives everything back to the broker, which keeps its order. Otherwise a predecessor has to come first.
+  // A stop returns everything to the broker, which keeps its order. Otherwise a predecessor has to come
+  // first.
   release(): Promise<void> {
     return this.#settle(() => (this.#gate.closing ? this.inner.release() : this.#gate.park(this, undefined)));
   }
 
-  // A failure leaves it unsettled, so that whoever settles may try again.
-  async #settle(way: () => Promise<void>): Promise<void> {
+  // A failure leaves the delivery unsettled, so that the caller can try again.
+  async #settle(action: () => Promise<void>): Promise<void> {
     if (this.#isSettled) return;
-    await way();
+    await action();
     this.#isSettled = true;
     this.#gate.onSettled(this);
   }

@@ -7,7 +7,7 @@ import type { Delivery, Transport } from "../transport/index.ts";
 
 const { signal } = new AbortController();
 
-async function house() {
+async function setup() {
   const broker = new MemoryTransport();
   const made = await parkingHarness(() => Promise.resolve(broker));
   onTestFinished(made.close);
@@ -31,7 +31,7 @@ function member(transport: Transport, receive: (delivery: Delivery) => unknown, 
 const order = (id: string, key: string | null) => aMessage({ id, key, topic: "orders" });
 
 test("E2, rule 18: a failed message and its successors leave the broker at once, and other keys flow", async () => {
-  const { transport, broker, pool } = await house();
+  const { transport, broker, pool } = await setup();
   const seen: string[] = [];
   await member(transport, async (delivery) => {
     seen.push(`${delivery.message.id}#${delivery.attempt}`);
@@ -60,7 +60,7 @@ test("E2, rule 18: a failed message and its successors leave the broker at once,
 });
 
 test("E2, rule 18: a copy that comes again while the first one is parked waits there once", async () => {
-  const { transport, broker, pool } = await house();
+  const { transport, broker, pool } = await setup();
   let first = true;
   await member(transport, async (delivery) => {
     if (!first) return delivery.ack();
@@ -75,7 +75,7 @@ test("E2, rule 18: a copy that comes again while the first one is parked waits t
 });
 
 test("rule 18: order per key holds over three members while one delivery in three fails", async () => {
-  const { transport, another, broker } = await house();
+  const { transport, another, broker } = await setup();
   const random = seededRandom(7);
   const done = new Map<string, number[]>();
   let settled = 0;
@@ -83,7 +83,7 @@ test("rule 18: order per key holds over three members while one delivery in thre
     const { key, id } = delivery.message;
     await new Promise((resolve) => setTimeout(resolve, random() * 3));
     if (delivery.attempt < 4 && random() < 0.33) {
-      await delivery.retry({ delayMs: random() * 20, charged: true, error: "told to fail" });
+      await delivery.retry({ delayMs: random() * 20, charged: true, error: "scripted failure" });
       return;
     }
     done.set(key ?? "", [...(done.get(key ?? "") ?? []), Number(id.split("-")[1])]);

@@ -25,14 +25,14 @@ test.each([
 });
 
 test.each(["23505", "22P02", "42P01", "P0001", "25P02", "28P01"])(
-  "SQLSTATE %s is the message's own",
+  "SQLSTATE %s is the message's own failure",
   (code) => {
     expect(classifyFailure(withCode(code))).toBe("retryable");
   },
 );
 
 test.each(["ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH"])(
-  "a handler's own call that ends in %s costs an attempt",
+  "a handler's own call that fails with %s counts as an attempt",
   (code) => {
     expect(classifyFailure(withCode(code))).toBe("retryable");
   },
@@ -53,7 +53,7 @@ test("a driver's error is found inside the wrapper of an object mapper", () => {
   expect(classifyFailure(wrapped)).toBe("infrastructure");
 });
 
-test("an outside call that failed is charged to the handler that made it", () => {
+test("a failed call to another service counts as an attempt", () => {
   const failedFetch = new TypeError("fetch failed", { cause: withCode("ECONNREFUSED") });
   expect(classifyFailure(failedFetch)).toBe("retryable");
 });
@@ -72,19 +72,19 @@ test.each([
   }
 });
 
-test("a transaction that was committed early is never retried, whatever the user's classifier says", () => {
+test("a transaction that was committed early is never retried, regardless of the user's classifier", () => {
   const error = new SagaboxError("TRANSACTION_COMMITTED", "x");
   expect(classifyFailure(error, () => "retryable")).toBe("permanent");
 });
 
-test("payloads and envelopes that cannot be read never become readable", () => {
+test("unreadable payloads and envelopes are permanent failures", () => {
   expect(classifyFailure(new PayloadError("PAYLOAD_INVALID", "x"))).toBe("permanent");
   expect(classifyFailure(new PayloadError("PAYLOAD_VERSION_UNKNOWN", "x"))).toBe("permanent");
   expect(classifyFailure(new SagaboxError("ENVELOPE_INVALID", "x"))).toBe("permanent");
   expect(classifyFailure(new SagaboxError("MESSAGE_ID_MISSING", "x"))).toBe("permanent");
 });
 
-test("our own errors about database and broker cost the message nothing", () => {
+test("SagaboxErrors about the database and the broker do not count as attempts", () => {
   expect(classifyFailure(new SagaboxError("STORAGE_UNAVAILABLE", "x"))).toBe("infrastructure");
   expect(classifyFailure(new SagaboxError("TRANSPORT_UNREACHABLE", "x"))).toBe("infrastructure");
   expect(classifyFailure(new SagaboxError("HANDLER_TIMEOUT", "x"))).toBe("retryable");
@@ -94,19 +94,19 @@ test.each([new Error("out of stock"), "a text", undefined, null, 42, {}])("%o is
   expect(classifyFailure(thrown)).toBe("retryable");
 });
 
-test("a verdict is stronger than any classifier", () => {
+test("a verdict takes precedence over any classifier", () => {
   expect(classifyFailure(permanent("closed"), () => "retryable")).toBe("permanent");
   expect(classifyFailure(retryAfter("1s"), () => "permanent")).toBe("retryable");
   expect(classifyFailure(ignore("cancelled"))).toBe("permanent");
 });
 
-test("the user's classifier is asked before ours, and may pass", () => {
+test("the user's classifier comes before the default one and may return undefined", () => {
   const classifier = (error: unknown) => (error instanceof RangeError ? "permanent" : undefined);
   expect(classifyFailure(new RangeError("x"), classifier)).toBe("permanent");
   expect(classifyFailure(withCode("08006"), classifier)).toBe("infrastructure");
 });
 
-test("a classifier that throws, or answers with something else, leaves it to us", () => {
+test("a classifier that throws or returns an unknown kind falls back to the default one", () => {
   const broken = (error: unknown) =>
     (error as { code: string }).code.startsWith("23") ? "permanent" : undefined;
   expect(classifyFailure(new Error("without a code"), broken)).toBe("retryable");
@@ -114,7 +114,7 @@ test("a classifier that throws, or answers with something else, leaves it to us"
   expect(classifyFailure(withCode("08006"), (async () => "permanent") as never)).toBe("infrastructure");
 });
 
-test("causes that go round in a circle are followed only so far", () => {
+test("circular causes are followed a limited number of times", () => {
   const error: Error & { cause?: unknown } = new Error("x");
   error.cause = error;
   expect(classifyFailure(error)).toBe("retryable");

@@ -1,12 +1,12 @@
 import { isSagaboxError, readVerdict, type ErrorCode } from "../errors/index.ts";
 
 /**
- * retryable: the message's own failure, which costs an attempt. permanent: trying again cannot help.
- * infrastructure: the database, broker or network failed, which costs the message nothing.
+ * retryable: the message's own failure, which counts as an attempt. permanent: a retry cannot help.
+ * infrastructure: the database, broker or network failed, which does not count as an attempt.
  */
 export type FailureKind = "retryable" | "permanent" | "infrastructure";
 
-/** The user's own opinion; undefined leaves it to ours. */
+/** The user's classification of an error. Return undefined to use the default one. */
 export type FailureClassifier = (error: unknown) => FailureKind | undefined;
 
 const permanentCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -47,34 +47,38 @@ const infrastructureCodes: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 // between transactions, and a server that has become a read-only standby.
 const infrastructureSqlState = /^(08...|53...|57P0.|57014|40001|40P01|55P03|25006)$/;
 
-// Conflicts, timeouts, limits and broken sessions, as far as the SQLSTATE says. A server that answers at all may answer the
-// same for ever, so these are free of charge only for a while: a statement may always be too slow, need more locks (53200) or
-// larger temporary files (53400) than are allowed, or come after SET TRANSACTION READ ONLY (25006).
+// Conflicts, timeouts, limits and broken sessions by SQLSTATE. A server that reports one of these may report
+// it for ever, so only the first few in a row are free: a statement may always be too slow, need more locks
+// (53200) or larger temporary files (53400) than allowed, or run after SET TRANSACTION READ ONLY (25006).
 const passingSqlState = /^(08...|53200|53400|57P0.|57014|40001|40P01|55P03|25006)$/;
-// The server ended the session because the transaction was idle or open for too long: a handler may always take that long.
+// The server ended the session because the transaction was idle or open for too long; a handler may always
+// take that long.
 const sessionLimitSqlState = /^25P0[34]$/;
-// User code can raise any SQLSTATE: RAISE in PL/pgSQL, plpy.error, the error of a remote server that dblink or a foreign
-// table passes on. A wrong number of parameters is a "protocol violation" (08P01). PostgreSQL says where an error was raised.
+// User code can raise any SQLSTATE: RAISE in PL/pgSQL, plpy.error, an error of a remote server that dblink or
+// a foreign table passes on. A wrong number of parameters is a "protocol violation" (08P01). PostgreSQL
+// reports which of its source files raised the error.
 const userCodeFile = /^(pl_exec\.c|plpy_\w+\.c|plperl\.c|pltcl\.c|plv8\w*\.\w+|dblink\.c)$/;
 const userCodeRoutine = /^(exec_stmt_raise|exec_bind_message|dblink_\w+|pgfdw_\w+)$/;
-// The pg driver has no codes for these.
+// The pg driver gives these errors no code.
 const driverMessage =
   /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout|Client (was closed|has encountered a connection error) and is not queryable)/;
 
 /**
- * What a handler threw: a verdict first, then the user's classifier, then what we know. A handler's own call to
- * somewhere else is its own risk: a refused connection costs an attempt, or a dead address would be tried for ever.
- * The loss of our own database connection reaches us as an error of ours.
+ * Classifies an error that a handler threw: by its verdict, then by the user's classifier, then by the
+ * default rules. A network error of a handler's own call is retryable and not infrastructure, so that a dead
+ * address is not retried for ever. The loss of our own database connection arrives as a SagaboxError.
  */
 export function classifyFailure(error: unknown, userClassifier?: FailureClassifier): FailureKind {
-  // The dedupe row is durable: a retry would be taken for a duplicate and acknowledged without a word.
+  // The dedupe row is durable: a retry would be acknowledged as a duplicate, without an effect.
   if (isSagaboxError(error, "TRANSACTION_COMMITTED")) return "permanent";
   const verdict = readVerdict(error);
   if (verdict !== undefined) return verdict.kind === "retry-after" ? "retryable" : "permanent";
   return askClassifier(userClassifier, error) ?? classifyByDefault(error);
 }
 
-/** Whether an infrastructure failure is one that a living server reported, and that may therefore never pass. */
+/**
+ * True for an infrastructure failure that a running server reported and that may therefore repeat for ever.
+ */
 export function mayNeverPass(error: unknown, userClassifier?: FailureClassifier): boolean {
   if (askClassifier(userClassifier, error) !== undefined) return false;
   const isLost = isSagaboxError(error, "STORAGE_UNAVAILABLE");
@@ -85,7 +89,7 @@ export function mayNeverPass(error: unknown, userClassifier?: FailureClassifier)
 
 const KINDS: readonly unknown[] = ["retryable", "permanent", "infrastructure"];
 
-// It sees whatever a handler throws, so it may well fall over something; a message must not end a process by that.
+// The classifier gets any thrown value and may throw on an unexpected one. That must not end the process.
 function askClassifier(classifier: FailureClassifier | undefined, error: unknown): FailureKind | undefined {
   try {
     const kind = classifier?.(error);
@@ -103,7 +107,7 @@ function classifyByDefault(error: unknown): FailureKind {
   return causes(error).some(isInfrastructure) ? "infrastructure" : "retryable";
 }
 
-// Object mappers wrap the driver's error, so its code may sit a few causes down.
+// Object mappers wrap the driver's error, so its code may be a few causes down.
 function causes(error: unknown): readonly Cause[] {
   const chain: Cause[] = [];
   let current = error;
@@ -117,7 +121,7 @@ function causes(error: unknown): readonly Cause[] {
 interface Cause {
   readonly code?: unknown;
   readonly message?: unknown;
-  /** The source file and function of the server that raised it. */
+  /** The file and function in the server's source that raised the error. */
   readonly file?: unknown;
   readonly routine?: unknown;
 }
@@ -128,7 +132,10 @@ function isInfrastructure(cause: Cause): boolean {
   return typeof message === "string" && driverMessage.test(message);
 }
 
-/** Whether an error of the server comes from code of the user in it, such as RAISE, so that its SQLSTATE means nothing to us. */
+/**
+ * True if user code inside the server (such as RAISE) raised the error, so that its SQLSTATE means nothing
+ * here.
+ */
 export function isRaisedByUserCode(error: unknown): boolean {
   const { file, routine } = (error ?? {}) as Cause;
   if (typeof file === "string" && userCodeFile.test(file)) return true;

@@ -11,7 +11,7 @@ import {
 const half = () => 0.5;
 const at = (attempt: number, unchargedBefore = 0) => ({ attempt, unchargedBefore });
 
-test("a failure with attempts left is tried again later and charged", () => {
+test("a failure with attempts left is retried later and counts", () => {
   expect(decideRetry(outboxRetryPolicy, at(1), { kind: "retryable" }, half)).toEqual({
     kind: "retry",
     delayMs: 1_000,
@@ -19,7 +19,7 @@ test("a failure with attempts left is tried again later and charged", () => {
   });
 });
 
-test("the last attempt decides", () => {
+test("the last attempt ends in a dead letter", () => {
   expect(decideRetry(outboxRetryPolicy, at(9), { kind: "retryable" }, half).kind).toBe("retry");
   expect(decideRetry(outboxRetryPolicy, at(10), { kind: "retryable" }, half)).toEqual({
     kind: "dead",
@@ -27,14 +27,14 @@ test("the last attempt decides", () => {
   });
 });
 
-test("a permanent failure is dead at once, whatever attempts remain", () => {
+test("a permanent failure is dead at once, even with attempts left", () => {
   expect(decideRetry(outboxRetryPolicy, at(1), { kind: "permanent" }, half)).toEqual({
     kind: "dead",
     reason: "permanent",
   });
 });
 
-test("a failure of the infrastructure is never charged and never kills", () => {
+test("an infrastructure failure never counts and never kills the message", () => {
   expect(decideRetry(outboxRetryPolicy, at(1_000), { kind: "infrastructure" }, half)).toMatchObject({
     kind: "retry",
     charged: false,
@@ -67,16 +67,16 @@ test.each(["25P03", "25P04"])(
 
 test.each([
   ["a full disk", toFailure(Object.assign(new Error("no space left"), { code: "53100" }))],
-  ["a database that is away", toFailure(new SagaboxError("STORAGE_UNAVAILABLE", "x"))],
+  ["an unreachable database", toFailure(new SagaboxError("STORAGE_UNAVAILABLE", "x"))],
   [
-    "what the user's classifier calls so",
+    "an error that the user's classifier calls infrastructure",
     toFailure(Object.assign(new Error("x"), { code: "40001" }), () => "infrastructure"),
   ],
 ])("%s never counts as an attempt", (_, failure) => {
   expect(decideRetry(outboxRetryPolicy, at(1, 1_000), failure, half)).toMatchObject({ charged: false });
 });
 
-test("failures of the infrastructure in a row wait ever longer, up to the policy's longest wait", () => {
+test("infrastructure failures in a row wait longer each time, up to the policy's maximum", () => {
   const infrastructure = { kind: "infrastructure" } as const;
   const waits = [0, 1, 2, 3, 50, 5_000].map((before) =>
     decideRetry(consumerRetryPolicy, at(1, before), infrastructure, () => 1 - 2 ** -53),
@@ -90,7 +90,7 @@ test("failures of the infrastructure in a row wait ever longer, up to the policy
   );
 });
 
-test("what was not charged before lengthens neither the wait after a failure of the message itself nor its life", () => {
+test("uncounted failures affect neither the wait after an own failure nor the number of attempts", () => {
   const own = { kind: "retryable" } as const;
   expect(decideRetry(outboxRetryPolicy, at(1, 30), own, half)).toEqual(
     decideRetry(outboxRetryPolicy, at(1), own, half),
@@ -98,7 +98,7 @@ test("what was not charged before lengthens neither the wait after a failure of 
   expect(decideRetry(outboxRetryPolicy, at(10, 30), own, half).kind).toBe("dead");
 });
 
-test("the wait a handler asked for is kept exactly and not charged", () => {
+test("the wait of retryAfter is kept exactly and does not count", () => {
   const failure = toFailure(retryAfter("5m", "rate limited"));
   expect(failure).toEqual({ kind: "retryable", retryAfterMs: 300_000, reason: "rate limited" });
   expect(decideRetry(outboxRetryPolicy, at(10), failure, half)).toEqual({
@@ -108,7 +108,7 @@ test("the wait a handler asked for is kept exactly and not charged", () => {
   });
 });
 
-test("a failure carries the reason that was thrown, but not a thrown value that is no error", () => {
+test("a failure carries the message of a thrown error, but not a thrown value that is no error", () => {
   expect(toFailure(permanent("card is closed"))).toEqual({ kind: "permanent", reason: "card is closed" });
   expect(toFailure(new Error("out of stock")).reason).toBe("out of stock");
   expect(toFailure({ card: "4111" }).reason).toBe("threw something that is not an error (object)");

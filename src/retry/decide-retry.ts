@@ -7,25 +7,25 @@ import {
 } from "./classify-failure.ts";
 import { retryDelay, type RetryPolicy } from "./retry-policy.ts";
 
-/** A thrown value, sorted. */
+/** A classified error. */
 export interface Failure {
   readonly kind: FailureKind;
-  /** The wait the handler asked for, if it did. */
+  /** The wait that the handler requested with `retryAfter`, in milliseconds. */
   readonly retryAfterMs?: number;
-  /** An infrastructure failure that counts as an attempt once it has happened too often in a row. */
+  /** True for an infrastructure failure that counts as an attempt after too many in a row. */
   readonly mayNeverPass?: boolean;
   readonly reason: string;
 }
 
-/** How often in a row a conflict or timeout that the server reports is free of charge. */
+/** How many conflicts or timeouts in a row, as reported by the server, do not count as attempts. */
 export const MAX_FREE_CONFLICTS = 20;
 
 export type RetryDecision =
-  /** An attempt that is not charged does not count towards the policy's maximum. */
+  /** An attempt with `charged: false` does not count towards the policy's maximum. */
   | { readonly kind: "retry"; readonly delayMs: number; readonly charged: boolean }
   | { readonly kind: "dead"; readonly reason: "permanent" | "attempts exhausted" };
 
-/** Sorts a thrown value. Handlers that say `ignore` have not failed; look for that verdict first. */
+/** Classifies a thrown value. The `ignore` verdict is not a failure; check for it first. */
 export function toFailure(error: unknown, userClassifier?: FailureClassifier): Failure {
   const kind = classifyFailure(error, userClassifier);
   const verdict = readVerdict(error);
@@ -37,15 +37,15 @@ export function toFailure(error: unknown, userClassifier?: FailureClassifier): F
   };
 }
 
-/** What a message has been through. */
+/** The attempts of a message so far. */
 export interface AttemptHistory {
-  /** Which attempt has failed; the first is 1. */
+  /** The number of the attempt that failed; the first is 1. */
   readonly attempt: number;
-  /** How often it failed right before without being charged, while `attempt` stood still. */
+  /** The number of failures directly before this one that did not count as attempts. */
   readonly unchargedBefore: number;
 }
 
-/** What becomes of a message after a failure. */
+/** Decides whether a failed message is retried, and when, or becomes a dead letter. */
 export function decideRetry(
   policy: RetryPolicy,
   { attempt, unchargedBefore }: AttemptHistory,

@@ -1,6 +1,6 @@
-// Whether, when and how often something is tried again. Failures are sorted into three kinds, because only the
-// message's own failures may cost it an attempt: a database or broker that is away must never fill the dead letters.
-// Everything here is pure; randomness is handed in.
+// Decides whether, when and how often to retry. Failures have three kinds, because only a message's own
+// failures may count as attempts: an outage of the database or broker must not fill the dead letters. All
+// functions are pure and take their randomness as a parameter.
 export {
   classifyFailure,
   isRaisedByUserCode,

@@ -19,7 +19,7 @@ test("the defaults are 10 attempts for the outbox and 5 retries for consumers", 
   expect(consumerRetryPolicy.maxAttempts).toBe(1 + 5);
 });
 
-test("the jitter is full: the whole span from zero is drawn from", () => {
+test("the jitter is full: delays start at zero", () => {
   expect(retryDelay(outboxRetryPolicy, 3, () => 0)).toBe(0);
   expect(retryDelay(outboxRetryPolicy, 3, () => 0.5)).toBe(4_000);
 });
@@ -34,7 +34,7 @@ test("a delay is always a whole number within the bounds", () => {
   );
 });
 
-test("the user's wishes go on top of the defaults", () => {
+test("options override the defaults", () => {
   expect(retryPolicy("outbox.retry", { maxAttempts: 3, firstDelay: "500ms" }, outboxRetryPolicy)).toEqual({
     ...outboxRetryPolicy,
     maxAttempts: 3,
@@ -42,7 +42,7 @@ test("the user's wishes go on top of the defaults", () => {
   });
 });
 
-test("wishes that make no sense are refused by name", () => {
+test("invalid options are rejected by name", () => {
   const read = (options: object) => () => retryPolicy("outbox.retry", options, outboxRetryPolicy);
   expect(read({ maxAttempts: 0 })).toThrowError("outbox.retry.maxAttempts must be a whole number from 1");
   expect(read({ maxDelay: "long" })).toThrowError("outbox.retry.maxDelay must be a length of time");

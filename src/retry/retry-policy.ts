@@ -2,26 +2,28 @@ import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../
 
 /** Checked settings of a retry policy. */
 export interface RetryPolicy {
-  /** How often something is tried in all, the first time included. */
+  /** The maximum number of attempts, including the first. */
   readonly maxAttempts: number;
   readonly firstDelayMs: number;
   readonly factor: number;
   readonly maxDelayMs: number;
 }
 
-/** What a user may say about retries. */
+/** Options for retries. */
 export interface RetryOptions {
-  /** How often it is tried in all, the first time included. 1 to 1,000. */
+  /** The maximum number of attempts, including the first. 1 to 1,000. */
   readonly maxAttempts?: number;
-  /** Upper bound of the wait after the first failure; the actual wait is drawn between zero and this. */
+  /**
+   * Upper bound of the wait after the first failure. The actual wait is random between zero and this bound.
+   */
   readonly firstDelay?: Duration | number;
-  /** By how much the bound grows with each failure. 1 to 100. */
+  /** The factor by which the bound grows with each failure. 1 to 100. */
   readonly factor?: number;
-  /** Where the bound stops growing. */
+  /** The maximum of the bound. */
   readonly maxDelay?: Duration | number;
 }
 
-/** Sending from the outbox: 10 attempts, 2 s doubling up to 1 h. */
+/** Default for sending from the outbox: 10 attempts, 2 s doubling up to 1 h. */
 export const outboxRetryPolicy: RetryPolicy = Object.freeze({
   maxAttempts: 10,
   firstDelayMs: 2_000,
@@ -29,7 +31,7 @@ export const outboxRetryPolicy: RetryPolicy = Object.freeze({
   maxDelayMs: 3_600_000,
 });
 
-/** Handling: 5 retries after the first attempt, 1 s doubling up to 60 s. */
+/** Default for handlers: 5 retries after the first attempt, 1 s doubling up to 60 s. */
 export const consumerRetryPolicy: RetryPolicy = Object.freeze({
   maxAttempts: 6,
   firstDelayMs: 1_000,
@@ -37,7 +39,7 @@ export const consumerRetryPolicy: RetryPolicy = Object.freeze({
   maxDelayMs: 60_000,
 });
 
-/** The user's wishes on top of the defaults of the place. */
+/** Checks the user's options and merges them with the defaults. Throws OPTIONS_INVALID. */
 export function retryPolicy(where: string, options: RetryOptions, defaults: RetryPolicy): RetryPolicy {
   rejectUnknownKeys(where, options, ["maxAttempts", "firstDelay", "factor", "maxDelay"]);
   return Object.freeze({
@@ -52,8 +54,8 @@ export function retryPolicy(where: string, options: RetryOptions, defaults: Retr
 }
 
 /**
- * How long to wait after the given number of failed attempts. The whole span is drawn from ("full jitter"), so that
- * what failed together does not come back together.
+ * The wait in milliseconds after `attempt` failed attempts. It is random between zero and the bound ("full
+ * jitter"), so that messages that failed together are not retried together.
  */
 export function retryDelay(policy: RetryPolicy, attempt: number, random: () => number): number {
   const bound = Math.min(

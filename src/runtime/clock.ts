@@ -1,8 +1,11 @@
-/** Where every room reads the time, so that tests and simulations can hand in their own. */
+/** Source of time for every room. Tests and simulations pass their own. */
 export interface Clock {
-  /** Milliseconds since the Unix epoch. May jump; good for timestamps people read, never for waiting. */
+  /**
+   * Milliseconds since the Unix epoch. May jump, so use it for timestamps that people read, never for
+   * waiting.
+   */
   wallMs(): number;
-  /** Milliseconds since some fixed moment. Never goes back; the one to measure waits and leases with. */
+  /** Milliseconds since a fixed moment. Never goes back; use it to measure waits and leases. */
   monotonicMs(): number;
 }
 

@@ -1,8 +1,8 @@
 import { after } from "./timers.ts";
 
 /**
- * Waits for `promise`, but no longer than `ms`; then `onTimeout` gives the result, or throws the error to
- * reject with. The promise itself goes on: its late value or failure is dropped, never left unhandled.
+ * Waits for `promise` for at most `ms`. After that, `onTimeout` returns the result or throws the error to
+ * reject with. The promise itself keeps running; its late value or failure is dropped and never unhandled.
  */
 export function withDeadline<T, U = T>(
   promise: Promise<T>,

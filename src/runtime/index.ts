@@ -1,6 +1,6 @@
-// The room where time, chance and life cycles come from: clock, randomness, timers, and the start/stop
-// contract every loop obeys. Nothing else in the house reads a clock, draws a random number or sets a timer,
-// so a test or a simulation can replace all three. It imports nothing of ours.
+// Clock, randomness, timers, and the start/stop contract of every loop. No other room reads a clock, draws a
+// random number or sets a timer, so a test or a simulation can replace all three. This room imports no other
+// room.
 export { systemClock, type Clock } from "./clock.ts";
 export { withDeadline } from "./deadline.ts";
 export { Loop, type LoopOptions } from "./loop.ts";

@@ -19,7 +19,7 @@ function counting(waitMs: number) {
   return { loop, steps: () => steps };
 }
 
-test("the step runs again after the wait it asked for", async () => {
+test("the step runs again after the wait it returned", async () => {
   const { loop, steps } = counting(100);
   await loop.start();
   await vi.advanceTimersByTimeAsync(250);
@@ -27,7 +27,7 @@ test("the step runs again after the wait it asked for", async () => {
   await loop.stop();
 });
 
-test("a step that asks for no wait still lets others have their turn", async () => {
+test("a step that returns no wait still lets other callbacks run", async () => {
   const { loop, steps } = counting(0);
   await loop.start();
   await vi.advanceTimersByTimeAsync(1);
@@ -40,7 +40,7 @@ test("a step that asks for no wait still lets others have their turn", async () 
   expect(loop.running).toBe(false);
 });
 
-test("waking ends an endless wait", async () => {
+test("wake ends an infinite wait", async () => {
   const { loop, steps } = counting(Infinity);
   await loop.start();
   await vi.advanceTimersByTimeAsync(10_000);
@@ -66,7 +66,7 @@ test("a wake during a step is not lost", async () => {
   await loop.stop();
 });
 
-test("a throwing step is reported and tried again, less and less often", async () => {
+test("a throwing step is reported and retried with growing waits", async () => {
   const failures: number[] = [];
   const loop = new Loop({
     step: () => Promise.reject(new Error("no database")),
@@ -138,7 +138,7 @@ test("starting twice runs one loop; stopping twice and stopping before the start
   expect(loop.running).toBe(false);
 });
 
-test("a stopped loop starts again, even when the stop is not over yet", async () => {
+test("a stopped loop can be started again, even before the stop has finished", async () => {
   const { loop, steps } = counting(100);
   await loop.start();
   await vi.advanceTimersByTimeAsync(0);

@@ -5,21 +5,21 @@ import { after, yieldToEventLoop } from "./timers.ts";
 
 export interface LoopOptions {
   /**
-   * One round of work. Returns how many milliseconds to wait before the next one: 0 goes on at once,
+   * One round of work. Returns how many milliseconds to wait before the next one: 0 continues at once,
    * Infinity waits for `wake()`. The signal aborts when the loop is asked to stop.
    */
   readonly step: (signal: AbortSignal) => Promise<number>;
-  /** Hears of each failed round, with the number of failures in a row. Its own failures are ignored. */
+  /** Called after each failed round, with the number of failures in a row. Errors it throws are ignored. */
   readonly onError?: (error: unknown, failuresInARow: number) => void;
-  /** The wait after a first failure. Default 100. */
+  /** The wait after a first failure, in milliseconds. Default 100. */
   readonly backoffMs?: number;
-  /** The longest wait after repeated failures. Default 10 000. */
+  /** The longest wait after repeated failures, in milliseconds. Default 10 000. */
   readonly maxBackoffMs?: number;
 }
 
 /**
- * Runs a step again and again until it is stopped. A step that throws is reported and tried again after a
- * growing wait, so one failure never ends the loop nor the process.
+ * Runs a step repeatedly until it is stopped. A step that throws is reported and retried after a growing
+ * wait, so a failure ends neither the loop nor the process.
  */
 export class Loop implements Service {
   readonly #options: LoopOptions;
@@ -42,7 +42,7 @@ export class Loop implements Service {
     this.#run = { stopping, ended: this.#repeat(stopping.signal) };
   }
 
-  /** Asks the step to end and waits until it has. */
+  /** Aborts the step's signal and waits until the step has ended. */
   async stop(): Promise<void> {
     const run = this.#run;
     if (run === undefined) return;
@@ -52,7 +52,9 @@ export class Loop implements Service {
     if (this.#run === run) this.#run = undefined;
   }
 
-  /** Ends the current wait; during a step, makes the next one follow at once. A failing loop keeps its wait. */
+  /**
+   * Ends the current wait. During a step, makes the next one follow at once. A failing loop keeps its wait.
+   */
   wake(): void {
     this.#wakeRequested = true;
     this.#endWait?.();
@@ -67,7 +69,7 @@ export class Loop implements Service {
         failures = 0;
         await this.#wait(waitMs, stopping);
       } catch (error) {
-        // The step was told to end and says so; that is no failure.
+        // A step that throws the abort reason has stopped on request, which is not a failure.
         if (stopping.aborted && error === stopping.reason) return;
         failures += 1;
         this.#report(error, failures);
@@ -77,10 +79,10 @@ export class Loop implements Service {
   }
 
   async #wait(waitMs: number, stopping: AbortSignal): Promise<void> {
-    // A step that never waits must still let sockets and timers have their turn.
+    // A step that never waits must still let sockets and timers run.
     if (waitMs <= 0 || this.#wakeRequested) return yieldToEventLoop();
     if (stopping.aborted) return;
-    // By hand: a loop that is woken thousands of times a second would feel the price of an AbortController.
+    // No AbortController here: it is too expensive for a loop that is woken thousands of times a second.
     await new Promise<void>((resolve) => {
       const cancel = after(waitMs, resolve);
       this.#endWait = () => {
@@ -100,7 +102,7 @@ export class Loop implements Service {
     try {
       this.#options.onError?.(error, failures);
     } catch {
-      // Telling about a failure must not become one.
+      // A failing error hook must not end the loop.
     }
   }
 }

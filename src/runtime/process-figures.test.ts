@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { ProcessWatch } from "./process-figures.ts";
 
-test("a loop that was blocked is told at the next look and forgotten by the one after", async () => {
+test("a blocked event loop shows in the next read and not in the one after", async () => {
   const watch = new ProcessWatch();
   watch.start();
   const turn = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

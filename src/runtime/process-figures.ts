@@ -1,20 +1,20 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 
-/** How this process does. */
+/** CPU, memory and event-loop delay of this process. */
 export interface ProcessFigures {
-  /** On the wall clock. */
+  /** Milliseconds since the Unix epoch. */
   readonly startedMs: number;
   readonly cpuMs: number;
   readonly residentBytes: number;
   readonly heapBytes: number;
-  /** How late the event loop was since the last look: at its worst, and all but one time in a hundred. */
+  /** Event-loop delay since the last `read()`: maximum and 99th percentile. */
   readonly lagMaxMs: number;
   readonly lagP99Ms: number;
 }
 
 const RESOLUTION_MS = 20;
 
-/** Watches the event loop from here on, until `stop`. */
+/** Measures the delay of the event loop between `start` and `stop`. */
 export class ProcessWatch {
   readonly #delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
   readonly #startedMs = Date.now() - process.uptime() * 1_000;
@@ -43,7 +43,7 @@ export class ProcessWatch {
   }
 }
 
-// The monitor measures the time between two ticks of its own, of which the interval itself is no delay.
+// The monitor measures the time between two of its ticks, which includes its own interval.
 function toLagMs(nanoseconds: number): number {
   return Math.max(0, nanoseconds / 1e6 - RESOLUTION_MS);
 }

@@ -5,12 +5,14 @@ export function random(): number {
   return Math.random();
 }
 
-/** Bytes nobody can guess. */
+/** Cryptographically secure random bytes. */
 export function randomBytes(count: number): Uint8Array {
   return cryptoBytes(count);
 }
 
-/** 128 unguessable bits as 32 hexadecimal digits: fences, passwords, names that must not collide. */
+/**
+ * 128 cryptographically secure random bits as 32 hexadecimal digits, for fences, passwords and unique names.
+ */
 export function randomToken(): string {
   return cryptoBytes(16).toString("hex");
 }

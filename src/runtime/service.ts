@@ -1,7 +1,7 @@
 /**
- * What everything that lives obeys: loops, relays, consumers, the bus itself.
- * Starting twice, stopping twice and stopping before the start are all harmless, and a stopped service
- * may be started again. `stop` resolves when nothing of the service runs any more.
+ * The start/stop contract of loops, relays, consumers and the bus. Starting twice, stopping twice and
+ * stopping before the start are harmless, and a stopped service can be started again. `stop` resolves when
+ * the service no longer runs anything.
  */
 export interface Service {
   start(): Promise<void>;

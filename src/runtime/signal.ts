@@ -1,6 +1,6 @@
 /**
- * Named moments a room announces ("batch.published", "lane.leased"). Production listens to none of them;
- * a test hands in `TestSignals` and waits for the moment instead of sleeping.
+ * Named moments that a room announces ("batch.published", "lane.leased"). Production ignores them; a test
+ * passes `TestSignals` and waits for a moment instead of sleeping.
  */
 export interface Signals<Name extends string = string> {
   emit(name: Name, detail?: unknown): void;

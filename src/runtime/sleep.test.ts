@@ -8,13 +8,13 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("a sleep that runs its time says true", async () => {
+test("a sleep that ends in time resolves true", async () => {
   const slept = sleep(50);
   await vi.advanceTimersByTimeAsync(50);
   expect(await slept).toBe(true);
 });
 
-test("an aborted sleep says false at once and leaves no timer", async () => {
+test("an aborted sleep resolves false at once and leaves no timer", async () => {
   const controller = new AbortController();
   const slept = sleep(50_000, controller.signal);
   controller.abort();
@@ -27,7 +27,7 @@ test("a sleep under an already aborted signal does not start", async () => {
   expect(vi.getTimerCount()).toBe(0);
 });
 
-test("a finished sleep takes its listener from the signal", async () => {
+test("a finished sleep removes its listener from the signal", async () => {
   const controller = new AbortController();
   const remove = vi.spyOn(controller.signal, "removeEventListener");
   const slept = sleep(50, controller.signal);

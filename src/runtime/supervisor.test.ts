@@ -24,7 +24,7 @@ test("services start in order and stop in reverse", async () => {
   expect(events).toEqual(["start a", "start b", "start c", "stop c", "stop b", "stop a"]);
 });
 
-test("what stops first does so together, and the rest after it in reverse", async () => {
+test("services with stopsFirst stop together, then the others in reverse order", async () => {
   const { events, service } = recorder();
   let ended = (): void => undefined;
   const busy = {
@@ -41,7 +41,7 @@ test("what stops first does so together, and the rest after it in reverse", asyn
   expect(events.slice(6)).toEqual(["stop server", "stop relay"]);
 });
 
-test("a failing start stops what was started, itself included, and passes the error on", async () => {
+test("a failing start stops the started services, including the failed one, and rethrows the error", async () => {
   const { events, service } = recorder();
   const broken = service("b");
   const supervisor = new Supervisor({
@@ -55,7 +55,7 @@ test("a failing start stops what was started, itself included, and passes the er
   expect(events).toEqual(["start a", "stop b", "stop a"]);
 });
 
-test("one failing stop does not spare the others", async () => {
+test("a failing stop does not keep the other services from being stopped", async () => {
   const { events, service } = recorder();
   const trouble = vi.fn();
   const failure = new Error("stuck");
@@ -69,7 +69,7 @@ test("one failing stop does not spare the others", async () => {
   expect(trouble).toHaveBeenCalledExactlyOnceWith("b", failure);
 });
 
-test("a service that does not end is given up at the deadline, the rest is still asked to stop", async () => {
+test("a service that does not stop is abandoned at the deadline, and the others are still stopped", async () => {
   const { events, service } = recorder();
   const trouble = vi.fn();
   const supervisor = new Supervisor({

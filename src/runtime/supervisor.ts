@@ -6,21 +6,27 @@ import type { Service } from "./service.ts";
 export interface SupervisedService {
   readonly name: string;
   readonly service: Service;
-  /** All of this kind stop together, before the rest: what takes in work begins no more while another of them ends. */
+  /**
+   * Services with this flag stop together, before the others, so that none of them takes in work while
+   * another one stops.
+   */
   readonly stopsFirst?: boolean;
 }
 
 export interface SupervisorOptions {
-  /** Started in this order, stopped in the reverse one, after those that stop first. */
+  /** Started in this order. Stopped in reverse order, after the services with `stopsFirst`. */
   readonly services: readonly SupervisedService[];
-  /** How long stopping may take altogether. Default 30 000. */
+  /** The total time for stopping, in milliseconds. Default 30 000. */
   readonly stopDeadlineMs?: number;
-  /** Hears of a service that failed to stop (`error`) or was too late (`error` undefined). */
+  /** Called for a service that failed to stop (`error`) or missed the deadline (`error` is undefined). */
   readonly onStopTrouble?: (name: string, error: unknown) => void;
   readonly clock?: Clock;
 }
 
-/** Several services as one. A failing start stops what already runs; a failing stop does not spare the rest. */
+/**
+ * Runs several services as one. If a start fails, the services that already run are stopped. If a stop fails,
+ * the other services are still stopped.
+ */
 export class Supervisor implements Service {
   readonly #options: SupervisorOptions;
   readonly #clock: Clock;
@@ -50,7 +56,7 @@ export class Supervisor implements Service {
   }
 
   async #stopAfterStart(starting: Promise<void>): Promise<void> {
-    // The caller of start() hears of its failure; the stop only needs it to be over.
+    // The caller of start() gets its error; the stop only needs it to be over.
     await starting.catch(() => undefined);
     await this.#stopAll();
     this.#starting = undefined;
@@ -59,7 +65,7 @@ export class Supervisor implements Service {
 
   async #startAll(): Promise<void> {
     for (const supervised of this.#options.services) {
-      // Counted before it runs: a service that fails half-way still gets its stop.
+      // Registered before it starts, so that a service that fails halfway is stopped too.
       this.#started.push(supervised);
       await supervised.service.start();
     }

@@ -16,7 +16,7 @@ test("a signal emitted before the wait is not lost, and satisfies one wait only"
   await expect(signals.waitFor("sent", { timeoutMs: 1 })).rejects.toThrow('No signal "sent" within 1 ms');
 });
 
-test("a condition picks the signal; the others stay for later waits", async () => {
+test("a condition selects the signal, and the other signals stay for later waits", async () => {
   const signals = new TestSignals();
   signals.emit("sent", 1);
   signals.emit("sent", 2);
@@ -24,13 +24,13 @@ test("a condition picks the signal; the others stay for later waits", async () =
   expect(await signals.waitFor("sent")).toBe(1);
 });
 
-test("a wait that ends in vain names what was seen instead", async () => {
+test("a wait that times out names the signals that were seen", async () => {
   const signals = new TestSignals();
   signals.emit("failed");
   await expect(signals.waitFor("sent", { timeoutMs: 1 })).rejects.toThrow("failed × 1");
 });
 
-test("counting goes on after clearing", async () => {
+test("counts survive clear()", async () => {
   const signals = new TestSignals();
   signals.emit("sent");
   signals.clear();
@@ -39,6 +39,6 @@ test("counting goes on after clearing", async () => {
   expect(signals.count("never")).toBe(0);
 });
 
-test("in production a signal goes nowhere", () => {
+test("silentSignals ignores signals", () => {
   expect(silentSignals.emit("sent", { id: 1 })).toBeUndefined();
 });

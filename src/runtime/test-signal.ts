@@ -2,9 +2,9 @@ import type { Signals } from "./signal.ts";
 import { after } from "./timers.ts";
 
 export interface WaitForSignal {
-  /** Only a signal whose detail passes counts. Default: any. */
+  /** Accepts only signals whose detail passes. Default: any. */
   readonly where?: (detail: unknown) => boolean;
-  /** How long to wait before the promise rejects. Default 10 000. */
+  /** The wait in milliseconds after which the promise rejects. Default 10 000. */
   readonly timeoutMs?: number;
 }
 
@@ -14,7 +14,7 @@ interface Waiter {
   readonly take: (detail: unknown) => void;
 }
 
-/** Signals a test can wait for. Each emitted signal satisfies one wait, also one that comes later. */
+/** Signals that a test can wait for. Each emitted signal satisfies one wait, including a later one. */
 export class TestSignals<Name extends string = string> implements Signals<Name> {
   #unclaimed: { readonly name: string; readonly detail: unknown }[] = [];
   readonly #waiters = new Set<Waiter>();
@@ -28,12 +28,12 @@ export class TestSignals<Name extends string = string> implements Signals<Name> 
     this.#unclaimed.push({ name, detail });
   }
 
-  /** How often `name` was emitted so far. */
+  /** Counts how often `name` has been emitted. */
   count(name: Name): number {
     return this.#counts.get(name) ?? 0;
   }
 
-  /** Resolves with the detail of the first matching signal nobody has waited for yet. */
+  /** Resolves with the detail of the first matching signal that no other wait has taken. */
   waitFor(name: Name, options: WaitForSignal = {}): Promise<unknown> {
     const accepts = options.where ?? (() => true);
     const index = this.#unclaimed.findIndex((signal) => signal.name === name && accepts(signal.detail));
@@ -41,7 +41,7 @@ export class TestSignals<Name extends string = string> implements Signals<Name> 
     return this.#next(name, accepts, options.timeoutMs ?? 10_000);
   }
 
-  /** Forgets what was emitted and not waited for. */
+  /** Drops signals that were emitted and not waited for. */
   clear(): void {
     this.#unclaimed = [];
   }

@@ -28,10 +28,10 @@ onLinux("a number that another process has by now is not taken for the one that 
 });
 
 test.each([
-  ["nothing", null],
-  ["something else", "x"],
+  ["no location", null],
+  ["an unreadable location", "x"],
   ["another machine", "c9f0f895-fb98-4e8c-8a1a-000000000000/pid:[1]/999999999/1"],
-  ["a machine that is not named", "/999999999/1"],
-])("nothing is said of a process of which we know %s", (_, place) => {
+  ["a location without a machine", "/999999999/1"],
+])("hasEnded is false for %s", (_, place) => {
   expect(hasEnded(place)).toBe(false);
 });

@@ -1,38 +1,44 @@
 import { readFileSync, readlinkSync } from "node:fs";
 import { randomToken } from "./random.ts";
 
-// A number of a process means something only within one start of one machine, and within one container on it.
+// A process id is unique only within one boot of one machine, and within one container on it.
 const machine = ((): string | undefined => {
   try {
     const start = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
     return `${start}/${readlinkSync("/proc/self/ns/pid")}`;
   } catch {
-    return undefined; // not Linux, or nothing that we may see
+    return undefined; // not Linux, or /proc is not readable
   }
 })();
 
-/** Where a process runs and since when, for others on its machine; null where nobody could tell. */
+/**
+ * Returns boot, pid namespace, pid and start time of a process, or null where they cannot be read. Another
+ * process on the same machine can pass it to `hasEnded`.
+ */
 export function locateProcess(pid: number): string | null {
   const life = machine === undefined ? undefined : readProcessStat(pid);
   return life === undefined ? null : `${machine}/${pid}/${life.since}`;
 }
 
-/** True only if that place is on this machine and its process is certainly gone; whatever is not known for sure is false. */
-export function hasEnded(place: string | null): boolean {
-  const [, where, pid, since] = /^(.+)\/(\d+)\/(\d+)$/.exec(place ?? "") ?? [];
+/**
+ * True only if `location` is on this machine and its process has certainly ended. False whenever that is
+ * unknown.
+ */
+export function hasEnded(location: string | null): boolean {
+  const [, where, pid, since] = /^(.+)\/(\d+)\/(\d+)$/.exec(location ?? "") ?? [];
   if (where === undefined || where !== machine) return false;
   if (!exists(Number(pid))) return true;
   const life = readProcessStat(Number(pid));
   return life !== undefined && (life.since !== since || life.isOver);
 }
 
-/** This process among all there ever were: an address or a number of the system may come again. */
+/** This process. Its name is random, because addresses and process ids are reused. */
 export const thisProcess: { readonly name: string; readonly place: string | null } = Object.freeze({
   name: randomToken().slice(0, 16),
   place: locateProcess(process.pid),
 });
 
-// Asked of the kernel and not of /proc, where those of other users may be hidden.
+// Asks the kernel instead of /proc, which may hide the processes of other users.
 function exists(pid: number): boolean {
   try {
     return process.kill(pid, 0);
@@ -41,7 +47,8 @@ function exists(pid: number): boolean {
   }
 }
 
-// The name in brackets may hold anything; what follows it are numbers. One that has ended may wait to be noticed by its parent.
+// The command name in brackets may contain anything; the fields after it are numbers. A zombie counts as
+// ended.
 function readProcessStat(pid: number): { readonly since: string; readonly isOver: boolean } | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, "utf8");

@@ -26,7 +26,7 @@ test("a cancelled timer never fires", () => {
   expect(action).not.toHaveBeenCalled();
 });
 
-test("a delay of sixty days is honoured, although Node's timers end after twenty-five", () => {
+test("a delay of 60 days is honoured, although Node limits timers to 25 days", () => {
   const action = vi.fn();
   const dayMs = 86_400_000;
   after(60 * dayMs, action);
@@ -55,15 +55,15 @@ test("every repeats until it is cancelled", () => {
   expect(action).toHaveBeenCalledTimes(3);
 });
 
-test("an unreferenced timer does not hold the process", () => {
-  vi.useRealTimers(); // what is put back after the test is what is replaced here
+test("an unreferenced timer does not keep the process alive", () => {
+  vi.useRealTimers(); // the spy must replace the real timer
   const unref = vi.spyOn(globalThis, "setTimeout");
   const cancel = after(100, () => undefined, { unref: true });
   expect(unref.mock.results[0]?.value.hasRef()).toBe(false);
   cancel();
 });
 
-test("yielding lets a waiting callback run first", async () => {
+test("yieldToEventLoop lets a pending callback run first", async () => {
   vi.useRealTimers();
   const order: string[] = [];
   setImmediate(() => order.push("callback"));

@@ -1,16 +1,16 @@
 import { findNearest } from "../options/index.ts";
 import { UsageError, type CommandInput, type Io } from "./command.ts";
 
-/** One of the things that a command can do: `sagabox <command> <action>`. */
+/** A sub-command: `sagabox <command> <action>`. */
 export interface Action {
-  /** The options it reads besides --schema and --json. */
+  /** Names of the options it accepts, in addition to --schema, --json and --help. */
   readonly reads: readonly string[];
-  /** What its one argument is, where it takes one. */
+  /** Describes its one required argument for error texts. Absent: the action takes no argument. */
   readonly argument?: string;
   run(input: CommandInput, io: Io): Promise<number>;
 }
 
-/** Runs the action that the first argument names, once everything on the command line is known to be meant for it. */
+/** Runs the action named by the first argument. Throws a `UsageError` for an unknown action, a stray argument or an option that the action does not accept. */
 export function runAction(
   command: string,
   actions: Readonly<Record<string, Action>>,
@@ -22,7 +22,9 @@ export function runAction(
   if (action === undefined) throw new UsageError(actionProblem(command, name, Object.keys(actions)));
   const stray = action.argument === undefined ? input.positionals.slice(1) : rest;
   if (stray.length > 0) {
-    throw new UsageError(`"sagabox ${command} ${name}" has no use for the argument ${stray.join(" ")}.`);
+    throw new UsageError(
+      `"sagabox ${command} ${name}" takes no further argument, but got ${stray.join(" ")}.`,
+    );
   }
   if (action.argument !== undefined && (argument ?? "") === "") {
     throw new UsageError(`"sagabox ${command} ${name}" needs ${action.argument}.`);
@@ -31,7 +33,7 @@ export function runAction(
   const unread = Object.keys(input.values).filter((option) => !known.includes(option));
   if (unread.length > 0) {
     const list = unread.map((option) => `--${option}`).join(", ");
-    throw new UsageError(`"sagabox ${command} ${name}" does not read ${list}.`);
+    throw new UsageError(`"sagabox ${command} ${name}" does not accept ${list}.`);
   }
   return action.run(input, io);
 }
@@ -39,6 +41,6 @@ export function runAction(
 function actionProblem(command: string, action: string, known: readonly string[]): string {
   if (action === "") return `"sagabox ${command}" needs one of ${known.join(", ")}.`;
   const suggestion = findNearest(action, known);
-  const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
-  return `"sagabox ${command}" cannot do "${action}". ${hint}`;
+  const hint = suggestion === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
+  return `"sagabox ${command}" has no action "${action}". ${hint}`;
 }

@@ -3,12 +3,12 @@ import { textValue, UsageError, type CommandInput, type CommandOption, type Io }
 export const actorOption: CommandOption = {
   type: "string",
   value: "<name>",
-  help: "Who does it. Default: USER.",
+  help: "Your name, for the audit log. Default: USER.",
 };
 export const reasonOption: CommandOption = {
   type: "string",
   value: "<text>",
-  help: "Why, for the audit log.",
+  help: "Reason, for the audit log.",
 };
 
 interface ActorAndReason {
@@ -19,24 +19,24 @@ interface ActorAndReason {
 const WHO = "--actor <name>, or USER in the environment";
 const WHY = "--reason <text>";
 
-/** Who does it. It is written down. */
-export function readActor(input: CommandInput, io: Io, otherwise = ""): string {
-  const actor = textValue(input, "actor") ?? io.env["USER"] ?? otherwise;
+/** Reads --actor or USER for the audit log. Throws a `UsageError` when both are missing and there is no `fallback`. */
+export function readActor(input: CommandInput, io: Io, fallback = ""): string {
+  const actor = textValue(input, "actor") ?? io.env["USER"] ?? fallback;
   if (actor.trim() !== "") return actor;
-  throw new UsageError(`It needs ${WHO}: who does it is written down.`);
+  throw new UsageError(`Add ${WHO}: the audit log records who acted.`);
 }
 
-/** Who does it and why; what is missing of the two is told at once. */
+/** Reads --actor (or USER) and --reason for the audit log. Throws one `UsageError` that names everything missing. */
 export function readActorAndReason(input: CommandInput, io: Io, hint = ""): ActorAndReason {
   const actor = textValue(input, "actor") ?? io.env["USER"] ?? "";
   const reason = textValue(input, "reason") ?? "";
   if (actor.trim() !== "" && reason.trim() !== "") return { actor, reason };
-  if (reason.trim() !== "") throw new UsageError(`It needs ${WHO}: who does it is written down.${hint}`);
-  if (actor.trim() !== "") throw new UsageError(`It needs ${WHY}: why it is done is written down.${hint}`);
-  throw new UsageError(`It needs ${WHY}, and ${WHO}: who does it and why is written down.${hint}`);
+  if (reason.trim() !== "") throw new UsageError(`Add ${WHO}: the audit log records who acted.${hint}`);
+  if (actor.trim() !== "") throw new UsageError(`Add ${WHY}: the audit log records the reason.${hint}`);
+  throw new UsageError(`Add ${WHY}, and ${WHO}: the audit log records who acted and why.${hint}`);
 }
 
-/** The same for what can be looked at first. */
+/** Reads actor and reason of an action that has a dry run; the error text mentions --dry-run. */
 export function readDecision(input: CommandInput, io: Io): ActorAndReason {
-  return readActorAndReason(input, io, " With --dry-run it only says what it would do.");
+  return readActorAndReason(input, io, " With --dry-run the command only prints what it would do.");
 }

@@ -2,37 +2,37 @@ import { parseArgs } from "node:util";
 import { findNearest, type Environment } from "../options/index.ts";
 import type { SignalSource } from "./stop-signals.ts";
 
-/** Everything a command may touch of the process it runs in. */
+/** The parts of the process that a command may use. Tests replace them. */
 export interface Io {
   readonly env: Environment;
   readonly cwd: string;
   readonly signals: SignalSource;
   out(text: string): void;
   err(text: string): void;
-  /** Gives the modules loaded from here on another value of a variable. */
+  /** Sets an environment variable for modules that are loaded later. */
   setEnv(name: string, value: string): void;
-  /** Ends the process at once. */
+  /** Exits the process immediately. */
   exit(code: number): void;
-  /** Absent where no person sits in front of it. */
+  /** Absent when the command runs without a terminal. */
   readonly terminal?: Terminal;
 }
 
-/** The screen and the keyboard of a person. */
+/** The terminal that the command runs in. */
 export interface Terminal {
-  /** Standard output is on the screen: it may be cleared and drawn again. */
+  /** True if standard output is a terminal, so the screen may be cleared and redrawn. */
   readonly out: boolean;
-  /** Writes over the last line of standard error; null takes it away. Absent where that is not on the screen. */
+  /** Overwrites the last line of standard error; null erases it. Absent if standard error is not a terminal. */
   readonly draw?: (line: string | null) => void;
-  /** Asks a question and waits for a line. Undefined when there was none (Ctrl-C, Ctrl-D). Absent without a keyboard. */
+  /** Asks a question and resolves with the answer, or with undefined after Ctrl-C or Ctrl-D. Absent without a keyboard. */
   readonly ask?: (question: string) => Promise<string | undefined>;
 }
 
 export interface CommandOption {
   readonly type: "string" | "boolean";
   readonly help: string;
-  /** What stands for the value in the help text. */
+  /** Placeholder of the value in the help text, such as `<name>`. Absent for flags. */
   readonly value?: string;
-  /** Makes the value, a number, optional: this one counts when the option stands alone. */
+  /** Makes the (numeric) value optional: the value used when the option is given without one. */
   readonly alone?: string;
 }
 
@@ -45,17 +45,17 @@ export interface Command {
   readonly name: string;
   readonly summary: string;
   readonly usage: readonly string[];
-  /** What may follow its name: list, show … Absent where it does one thing. */
+  /** Names of its actions (list, show …). Absent if the command has none. */
   readonly actions?: readonly string[];
   readonly details: string;
   readonly options: Readonly<Record<string, CommandOption>>;
   run(input: CommandInput, io: Io): Promise<number>;
 }
 
-/** The command line cannot be understood; nothing was done. */
+/** The command line is invalid and nothing was done. `runCli` exits with code 2. */
 export class UsageError extends Error {}
 
-const helpOption: CommandOption = { type: "boolean", help: "Show this text." };
+const helpOption: CommandOption = { type: "boolean", help: "Print this help." };
 
 export function parseCommand(command: Command, args: readonly string[]): CommandInput {
   const options = Object.fromEntries(
@@ -74,7 +74,7 @@ export function parseCommand(command: Command, args: readonly string[]): Command
   }
 }
 
-/** Gives options that stand alone, where others would have a number, the value that means so. */
+/** Inserts the default number after options such as --watch that are given without one. */
 function addDefaultValues(command: Command, args: readonly string[]): string[] {
   const end = args.includes("--") ? args.indexOf("--") : args.length;
   return args.map((arg, index) => {
@@ -89,18 +89,18 @@ function parseProblem(command: Command, { code, message }: NodeJS.ErrnoException
   if (unknown === undefined) return valueProblem(command, message);
   const known = [...Object.keys(command.options), "help"].map((name) => `--${name}`);
   const suggestion = findNearest(unknown, known);
-  const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
+  const hint = suggestion === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
   return `"sagabox ${command.name}" has no option ${unknown}. ${hint}`;
 }
 
-// Node tells it in several lines, and speaks of its own placeholders.
+// Node's own text spans several lines and uses its own placeholders, so the message is rewritten.
 function valueProblem(command: Command, message: string): string {
   const option = /--[a-z-]+/.exec(message)?.[0] ?? "an option";
   if (message.includes("does not take an argument")) {
     return `"sagabox ${command.name}" takes no value for ${option}.`;
   }
   const dash = message.includes("ambiguous")
-    ? ` One that begins with a dash is given as ${option}=<value>.`
+    ? ` Write a value that begins with a dash as ${option}=<value>.`
     : "";
   return `"sagabox ${command.name}" needs a value for ${option}.${dash}`;
 }
@@ -127,12 +127,12 @@ export function textValue({ values }: CommandInput, name: string): string | unde
   return typeof value === "string" ? value : undefined;
 }
 
-export function portValue(input: CommandInput, name = "port", least = 0): number | undefined {
+export function portValue(input: CommandInput, name = "port", min = 0): number | undefined {
   const text = textValue(input, name);
   if (text === undefined) return undefined;
   const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
-  if (!(port >= least && port <= 65_535)) {
-    throw new UsageError(`--${name} must be a whole number from ${least} to 65535.`);
+  if (!(port >= min && port <= 65_535)) {
+    throw new UsageError(`--${name} must be a whole number from ${min} to 65535.`);
   }
   return port;
 }

@@ -1,7 +1,7 @@
 import { findNearest } from "../options/index.ts";
 import { UsageError, type Command } from "./command.ts";
 
-/** In the order of the overview. Each is loaded only when it is wanted, so that a command starts at once. */
+/** In the order of `sagabox help`. Each command is imported on first use, so that the CLI starts fast. */
 const loaders: Readonly<Record<string, () => Promise<Command>>> = {
   dev: async () => (await import("./commands/dev.ts")).dev,
   worker: async () => (await import("./commands/worker.ts")).worker,
@@ -35,6 +35,6 @@ export function loadCommand(name: string): Promise<Command> {
   if (load !== undefined) return load();
   const suggestion = findNearest(name, [...commandNames, "help", "version"]);
   const hint =
-    suggestion === undefined ? `Known are: ${commandNames.join(", ")}.` : `Did you mean ${suggestion}?`;
+    suggestion === undefined ? `Known: ${commandNames.join(", ")}.` : `Did you mean ${suggestion}?`;
   throw new UsageError(`There is no command "${name}". ${hint}`);
 }

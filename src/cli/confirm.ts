@@ -3,27 +3,28 @@ import { safeLines } from "./print.ts";
 
 export const yesOption: CommandOption = {
   type: "boolean",
-  help: "Do it. Without it a person at a terminal is asked, and a script is refused.",
+  help: "Skip the confirmation. Without it a terminal prompts and a script fails.",
 };
 
-export const dryRunOption: CommandOption = { type: "boolean", help: "Only say what would be done." };
+export const dryRunOption: CommandOption = { type: "boolean", help: "Only print what would be done." };
 
-/** With --dry-run nothing is done, whatever else is given. */
+/** --dry-run takes precedence over --yes: nothing is changed. */
 export function isDryRun({ values }: CommandInput): boolean {
   return values["dry-run"] === true;
 }
 
 export interface Confirmation {
+  /** One sentence about what will happen. */
   readonly what: string;
-  /** What has to be typed, as it is. */
+  /** The word to type. Default: yes. */
   readonly word?: string;
-  /** There is something to do. A person is not asked about nothing; a script is refused all the same, not one day later. */
+  /** False if there is nothing to do: a terminal does not prompt then. A script still needs --yes, so that it fails now and not later. */
   readonly matters?: boolean;
 }
 
 /**
- * Asks before something that cannot be taken back, or touches many messages. With --yes nobody is asked; where nobody can
- * be asked, it is refused. Resolves false when the answer was another one: nothing is to be done then.
+ * Asks for confirmation before an action that cannot be undone or touches many messages. --yes skips the prompt. Without a
+ * terminal and --yes it throws a `UsageError`. Resolves false when the answer is not the expected word.
  */
 export async function confirmAction(
   input: CommandInput,
@@ -33,10 +34,10 @@ export async function confirmAction(
   if (input.values["yes"] === true) return true;
   const ask = io.terminal?.ask;
   if (ask === undefined) {
-    throw new UsageError(`${what} Nothing was done: add --yes if that is what you want.`);
+    throw new UsageError(`${what} Nothing was done: add --yes to confirm.`);
   }
   if (!matters) return true;
-  const answer = await ask(safeLines(`${what} Type ${word} to go on: `));
+  const answer = await ask(safeLines(`${what} Type ${word} to continue: `));
   if (answer?.trim() === word) return true;
   io.err("Nothing was done.");
   return false;

@@ -1,3 +1,3 @@
-// The command line: one small file per command, each of which says what it does and leaves the work to the rooms
-// below. What the exit codes mean is said in exit-codes.ts.
+// The command line `sagabox`: one file per command, which parses options, calls admin or app and prints the result.
+// exit-codes.ts defines the exit codes.
 export { runCli } from "./run-cli.ts";

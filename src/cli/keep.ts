@@ -4,14 +4,14 @@ import { textValue, UsageError, type CommandInput, type CommandOption } from "./
 export const keepOption: CommandOption = {
   type: "string",
   value: "<time>",
-  help: "How long things are kept, as the service has it: 30d.",
+  help: "Retention, as configured in the service: 30d.",
 };
 
-/** There is no default: the one of this version may not be what the service was given. */
+/** Reads the required --keep. It has no default, because the service may be configured with another retention. */
 export function readKeep(input: CommandInput): Duration {
   const keep = textValue(input, "keep");
   if (keep === undefined)
-    throw new UsageError("It needs --keep <time>, such as --keep 30d: what is older goes.");
+    throw new UsageError("Add --keep <time>, such as --keep 30d: everything older is removed.");
   milliseconds("--keep", keep, { max: 36_500 * 86_400_000 });
   return keep as Duration;
 }

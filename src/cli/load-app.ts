@@ -7,18 +7,18 @@ import { errorText, SagaboxError } from "../errors/index.ts";
 
 const CHECK_MS = 5_000;
 
-/** What a worker needs of the application's bus. */
+/** The methods of the application's bus that a worker calls. */
 export interface RunnableBus {
   run(options?: RunOptions): Promise<unknown>;
-  /** Rejects, or resolves with `{ clean: false }`, when not everything ended in time. */
+  /** Rejects, or resolves with `{ clean: false }`, if something did not stop in time. */
   stop(): Promise<unknown>;
 }
 
-/** Imports the module and finds the bus in it: its default export or `bus`, as it is or made by a function. */
+/** Imports the module and returns its bus: the export `default` or `bus`, or what that function returns. Throws APP_MODULE_INVALID. */
 export async function loadApp(path: string, folder: string): Promise<RunnableBus> {
   const file = resolve(folder, path);
   if (!existsSync(file) || !statSync(file).isFile()) {
-    throw invalid(path, `There is no such file; it was looked for in ${folder}.`);
+    throw invalid(path, `The file does not exist in ${folder}.`);
   }
   const exported = await importModule(path, file);
   for (const candidate of [exported["default"], exported["bus"]]) {
@@ -31,32 +31,32 @@ export async function loadApp(path: string, folder: string): Promise<RunnableBus
 async function importModule(path: string, file: string): Promise<Record<string, unknown>> {
   try {
     const exported = (await import(pathToFileURL(file).href)) as Record<string, unknown>;
-    // A CommonJS module arrives with its exports wrapped once more.
+    // Node wraps the exports of a CommonJS module in another `default`.
     const inner = exported["default"];
     return isRecord(inner) && "default" in inner ? { ...exported, ...inner } : exported;
   } catch (error) {
-    throw invalid(path, `It cannot be imported: ${importProblem(error, file)}`, error);
+    throw invalid(path, `The import failed: ${importProblem(error, file)}`, error);
   }
 }
 
 function importProblem(error: unknown, file: string): string {
   const { code } = error as NodeJS.ErrnoException;
   if (code === "ERR_UNKNOWN_FILE_EXTENSION") {
-    return 'this Node does not read TypeScript. Build it first, or set NODE_OPTIONS="--import tsx".';
+    return 'this version of Node cannot load TypeScript. Build the app first, or set NODE_OPTIONS="--import tsx".';
   }
-  const place =
+  const location =
     error instanceof SyntaxError ? (findLocation(error.stack) ?? findLocationByCheck(file)) : undefined;
-  return place === undefined ? errorText(error) : `${errorText(error)} at ${place}`;
+  return location === undefined ? errorText(error) : `${errorText(error)} at ${location}`;
 }
 
-/** Node puts file and line before an error of the syntax, where it tells them. */
+/** Extracts `file:line`, which Node prints above most syntax errors. */
 function findLocation(text = ""): string | undefined {
   const [, file = "", line] = /^(\S.*?):(\d+)\n/.exec(text) ?? [];
   if (line === undefined) return undefined;
   return `${file.startsWith("file:") ? fileURLToPath(file) : file}:${line}`;
 }
 
-// Of a module that it imports itself, Node keeps the place to itself; asked to check the file, it tells.
+// For an imported module the error has no location, but `node --check` prints one.
 function findLocationByCheck(file: string): string | undefined {
   const options = { encoding: "utf8", timeout: CHECK_MS, windowsHide: true } as const;
   return findLocation(spawnSync(process.execPath, ["--check", file], options).stderr);
@@ -65,14 +65,14 @@ function findLocationByCheck(file: string): string | undefined {
 async function toBus(path: string, candidate: unknown): Promise<RunnableBus | undefined> {
   if (isBus(candidate)) return candidate;
   if (typeof candidate !== "function") return undefined;
-  let made: unknown;
+  let bus: unknown;
   try {
-    made = await (candidate as () => unknown)();
+    bus = await (candidate as () => unknown)();
   } catch (error) {
-    throw invalid(path, `Its function failed: ${errorText(error)}`, error);
+    throw invalid(path, `Its exported function threw: ${errorText(error)}`, error);
   }
-  if (isBus(made)) return made;
-  throw invalid(path, "Its function returned no bus: an object with run() and stop() is needed.");
+  if (isBus(bus)) return bus;
+  throw invalid(path, "Its exported function must return a bus: an object with run() and stop().");
 }
 
 function isBus(value: unknown): value is RunnableBus {

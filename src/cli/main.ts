@@ -5,11 +5,11 @@ import { safeLines } from "./print.ts";
 import { runCli } from "./run-cli.ts";
 import { createTerminal } from "./terminal.ts";
 
-// Whoever reads our output may leave early, as `head` does; that is no failure of ours.
+// A reader such as `head` may close the pipe early. That is not a failure.
 process.stdout.on("error", () => process.exit(0));
 process.stderr.on("error", () => undefined);
 
-// In a pipe nothing is cut.
+// Tables are fitted to the terminal only; a pipe gets them in full.
 const onScreen = (text: string): string =>
   process.stdout.isTTY && process.stdout.columns > 0 ? fitTables(text, process.stdout.columns) : text;
 
@@ -27,5 +27,5 @@ const io: Io = {
 };
 
 const code = await runCli(process.argv.slice(2), io);
-// An application may leave servers and pools open; everything worth waiting for has ended by now.
+// An application may leave servers and pools open, which would keep the process alive.
 process.stdout.write("", () => process.stderr.write("", () => process.exit(code)));

@@ -3,7 +3,7 @@ import { printable, printableJson, withoutPasswords } from "../telemetry/index.t
 
 type Cell = string | number | boolean | null;
 
-/** Columns under their headings. What came from the database cannot steer the terminal. */
+/** Renders rows as columns under headings. Escape sequences in cells are made harmless; null is shown as a dash. */
 export function table(headings: readonly string[], rows: readonly (readonly Cell[])[]): string {
   const cells = rows.map((row) => row.map((cell) => (cell === null ? "–" : printable(String(cell)))));
   const widths = headings.map((heading, column) =>
@@ -21,14 +21,14 @@ export function jsonText(value: unknown): string {
   return printableJson(value);
 }
 
-/** An error for people: what happened and its code, without passwords; the stack only when asked for. */
+/** Renders an error as its message and code, without passwords. With `withStack` the stack and cause follow. */
 export function fullErrorText(error: unknown, withStack: boolean): string {
   const text = isSagaboxError(error) ? `${error.message} [${error.code}]` : plainText(error);
   const stack = withStack && error instanceof Error ? `\n${error.stack ?? ""}${causeText(error.cause)}` : "";
   return safeLines(`${text}${stack}`);
 }
 
-/** Every line made printable, and no password in any. */
+/** Removes control characters and passwords from every line. */
 export function safeLines(text: string): string {
   return text
     .split("\n")

@@ -2,9 +2,9 @@ import { systemClock, type Clock } from "../runtime/index.ts";
 import type { Io } from "./command.ts";
 
 export interface Progress {
-  /** How far it is. `total` may grow, or be unknown. */
+  /** Reports `done` of `total` items. `total` may grow, or be unknown. */
   update(done: number, total?: number, note?: string): void;
-  /** Takes the bar away. What was done is for the command to say. */
+  /** Erases the bar. The command prints the result. */
   end(): void;
 }
 
@@ -12,20 +12,20 @@ const DRAW_EVERY_MS = 100;
 const PRINT_EVERY_MS = 5_000;
 const WIDTH = 24;
 
-/** Long work told on standard error, so that what is printed stays whole: a bar on a screen, else a line now and then. */
+/** Shows progress on standard error: a bar on a terminal, otherwise one line every 5 seconds. */
 export function startProgress(io: Io, what: string, clock: Clock = systemClock): Progress {
   const draw = io.terminal?.draw;
   const startedMs = clock.monotonicMs();
-  // Nobody needs a line about work that is done at once; a bar may come immediately.
-  let toldMs = draw === undefined ? startedMs : Number.NEGATIVE_INFINITY;
+  // Short work prints no line; a bar appears immediately.
+  let printedMs = draw === undefined ? startedMs : Number.NEGATIVE_INFINITY;
   return {
     update(done, total, note) {
       const nowMs = clock.monotonicMs();
-      if (nowMs - toldMs < (draw === undefined ? PRINT_EVERY_MS : DRAW_EVERY_MS)) return;
-      toldMs = nowMs;
-      const told = [what, countText(done, total), speedText(done, total, nowMs - startedMs), note ?? ""];
-      if (draw === undefined) io.err(told.filter((part) => part !== "").join("  "));
-      else draw([barText(done, total), ...told].filter((part) => part !== "").join("  "));
+      if (nowMs - printedMs < (draw === undefined ? PRINT_EVERY_MS : DRAW_EVERY_MS)) return;
+      printedMs = nowMs;
+      const parts = [what, countText(done, total), speedText(done, total, nowMs - startedMs), note ?? ""];
+      if (draw === undefined) io.err(parts.filter((part) => part !== "").join("  "));
+      else draw([barText(done, total), ...parts].filter((part) => part !== "").join("  "));
     },
     end() {
       draw?.(null);

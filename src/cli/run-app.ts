@@ -6,34 +6,34 @@ import type { RunnableBus } from "./load-app.ts";
 import type { StopSignals } from "./stop-signals.ts";
 
 export interface RunAppOptions extends RunOptions {
-  /** For a bus that does not say how long its stop may take. */
+  /** Shutdown timeout for a bus that does not report its own. */
   readonly shutdownMs: number;
 }
 
-// The bus keeps to its own time and can say what was left; only one that does not is cut off.
+// The bus enforces its own timeout and reports what was left. The CLI gives up only if the bus exceeds it by this margin.
 const MARGIN_MS = 1_000;
 
-/** Runs the bus until a signal asks to stop. Resolves when everything begun has ended; rejects when it has not. */
+/** Runs the bus until a stop signal. Resolves after a clean stop; throws SHUTDOWN_TIMEOUT or SHUTDOWN_INCOMPLETE otherwise. */
 export async function runApp(
   load: () => Promise<RunnableBus>,
-  { shutdownMs: otherwiseMs, ...options }: RunAppOptions,
+  { shutdownMs: defaultShutdownMs, ...options }: RunAppOptions,
   { stop, io }: { readonly stop: StopSignals; readonly io: Io },
 ): Promise<void> {
-  const cancel = every(60_000, () => undefined); // nothing else may keep the process alive yet
+  const cancel = every(60_000, () => undefined); // keeps the process alive while the app loads
   try {
     const bus = await Promise.race([load(), stop.requested]);
     if (typeof bus === "string") return;
-    const shutdownMs = findShutdownMs(bus) ?? otherwiseMs;
+    const shutdownMs = findShutdownMs(bus) ?? defaultShutdownMs;
     const running = bus.run(options);
     const failed = running.then(() => stop.requested);
     try {
       const signal = await Promise.race([stop.requested, failed]);
-      io.err(`${signal} received, finishing what was begun.`);
+      io.err(`${signal} received, finishing work in flight.`);
     } catch (error) {
       await stopWithin(bus, shutdownMs).catch(() => undefined);
       throw error;
     }
-    failed.catch(() => undefined); // whatever the stop cut short has been told by the bus itself
+    failed.catch(() => undefined); // the bus has reported what its stop interrupted
     await stopWithin(bus, shutdownMs);
   } finally {
     cancel();
@@ -50,14 +50,14 @@ async function stopWithin(bus: RunnableBus, shutdownMs: number): Promise<void> {
   if (hasFlag(result, "timedOut", true)) {
     throw new SagaboxError(
       "SHUTDOWN_TIMEOUT",
-      `Not everything had ended after ${Math.round(systemClock.monotonicMs() - began)} ms. What was left is safe and will be ` +
-        "taken over; raise SAGABOX_SHUTDOWN_TIMEOUT, or `shutdownTimeout` where your code sets it, if this happens often.",
+      `The worker had not stopped after ${Math.round(systemClock.monotonicMs() - began)} ms. Unfinished work is safe, and another ` +
+        "worker takes it over; raise SAGABOX_SHUTDOWN_TIMEOUT, or `shutdownTimeout` where your code sets it, if this happens often.",
     );
   }
   throw new SagaboxError(
     "SHUTDOWN_INCOMPLETE",
-    "Not everything could be ended as it should, mostly because the database or the broker is not there; the log says what. " +
-      "What was left is safe: others take it over when the lease of this process ends.",
+    "The worker did not stop cleanly, usually because the database or the broker is unreachable; see the log. " +
+      "Unfinished work is safe: other workers take it over when the lease of this process expires.",
   );
 }
 

@@ -13,7 +13,7 @@ test("an option before any command is told as one, with the nearest there is", a
     code: 2,
     stderr: expect.stringMatching(/^sagabox: There is no option --hlep\. Did you mean --help\?\n/),
   });
-  expect((await cli("--json", "status")).stderr).toContain("Options of a command stand behind its name.");
+  expect((await cli("--json", "status")).stderr).toContain("Options of a command follow its name.");
 });
 
 test("who and why are asked for at once", async () => {
@@ -43,6 +43,6 @@ test.each([
 ])("%s %s: a time is a day, a moment, or how long ago", async (...args) => {
   expect(await cli(...args)).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining("or how long ago: 30m, 2h, 3d."),
+    stderr: expect.stringContaining("or a duration before now: 30m, 2h, 3d."),
   });
 });

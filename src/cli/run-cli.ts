@@ -6,14 +6,14 @@ import { allCommands, loadCommand, commandNames } from "./commands.ts";
 import { exitCodes, FAILED, USAGE_ERROR } from "./exit-codes.ts";
 import { fullErrorText } from "./print.ts";
 
-/** Runs one command line and returns its exit code; every failure is told on standard error. */
+/** Runs one command line and returns its exit code. Prints every failure on standard error; never rejects. */
 export async function runCli(args: readonly string[], io: Io): Promise<number> {
   try {
     return await dispatch(args, io);
   } catch (error) {
     const misused = error instanceof UsageError || isMisuse(error);
     io.err(`sagabox: ${fullErrorText(explainError(error, args, io), wantsStack(io))}`);
-    if (error instanceof UsageError) io.err(`Run \`sagabox ${helpCommand(args)}\` to see what there is.`);
+    if (error instanceof UsageError) io.err(`Run \`sagabox ${helpCommand(args)}\` for help.`);
     return misused ? USAGE_ERROR : FAILED;
   }
 }
@@ -40,7 +40,7 @@ function flagProblem(flag: string): string {
   const suggestion = findNearest(flag, known);
   const hint =
     suggestion === undefined
-      ? `Known are: ${known.join(", ")}. Options of a command stand behind its name.`
+      ? `Known: ${known.join(", ")}. Options of a command follow its name.`
       : `Did you mean ${suggestion}?`;
   return `There is no option ${flag}. ${hint}`;
 }
@@ -59,7 +59,7 @@ async function overview(): Promise<string> {
     "",
     ...commands.map((command) => `  ${command.name.padEnd(width)}  ${command.summary}`),
     "",
-    "`sagabox help <command>` tells more about one of them, `sagabox --version` which version this is.",
+    "`sagabox help <command>` describes a command, `sagabox --version` prints the version.",
     "",
     "Exit codes:",
     ...exitCodes.map(({ code, meaning }) => `  ${code}  ${meaning}`),
@@ -77,13 +77,13 @@ function isMisuse(error: unknown): boolean {
   return isSagaboxError(error) && MISUSE.includes(error.code);
 }
 
-/** What the server said in its own words, where a command has let it pass. */
+/** Translates PostgreSQL errors that the command did not translate itself. */
 function explainError(error: unknown, args: readonly string[], { env }: Io): unknown {
-  const given = args.flatMap(
+  const schemas = args.flatMap(
     (arg, index) =>
       /^--schema(?:=(.*))?$/.exec(arg)?.[1] ?? (arg === "--schema" ? (args[index + 1] ?? []) : []),
   );
-  return explainPostgresError(error, given[0] ?? env["SAGABOX_SCHEMA"] ?? "sagabox");
+  return explainPostgresError(error, schemas[0] ?? env["SAGABOX_SCHEMA"] ?? "sagabox");
 }
 
 function wantsStack({ env }: Io): boolean {

@@ -10,7 +10,7 @@ import {
 } from "../storage/index.ts";
 import { textValue, type CommandInput, type Io } from "./command.ts";
 
-/** The checked environment; variables that look like ours but are read by nobody are mentioned. */
+/** Reads and checks the environment. Warns about SAGABOX_ variables that do not exist. */
 export function loadEnvironment(io: Io): EnvironmentOptions {
   warnUnknownVariables(io);
   return readEnvironment(io.env);
@@ -23,7 +23,7 @@ export function warnUnknownVariables(io: Io): void {
   warnedIos.add(io);
   for (const { name, suggestion } of unknownVariables(io.env)) {
     io.err(
-      `${name} is set but read by nobody.${suggestion === undefined ? "" : ` Did you mean ${suggestion}?`}`,
+      `${name} is set, but sagabox does not read it.${suggestion === undefined ? "" : ` Did you mean ${suggestion}?`}`,
     );
   }
 }
@@ -34,7 +34,7 @@ export function readSchemaName(input: CommandInput, { schema }: EnvironmentOptio
   return name;
 }
 
-/** Runs `work` with a connection to the database of the environment, and closes it afterwards. */
+/** Connects to DATABASE_URL, runs `work` and closes the connection. Throws ENVIRONMENT_INVALID if the URL is missing. */
 export async function withDatabase<T>(
   databaseUrl: string | undefined,
   work: (database: Database) => Promise<T>,
@@ -42,7 +42,7 @@ export async function withDatabase<T>(
   if (databaseUrl === undefined) {
     throw new SagaboxError(
       "ENVIRONMENT_INVALID",
-      "DATABASE_URL is not set. Give the address of PostgreSQL, or run `sagabox dev` for one of its own.",
+      "DATABASE_URL is not set. Set it to the URL of PostgreSQL, or run `sagabox dev` to start one.",
     );
   }
   const database = pgDatabase(databaseUrl, 2);
@@ -54,8 +54,8 @@ export async function withDatabase<T>(
 }
 
 /**
- * Runs `work` on the schema of the environment, which must have every migration. `needs` is the role of the database that has
- * the rights for it.
+ * Runs `work` on the schema of the environment, and throws if a migration is missing. `needs` is the database role with
+ * the required permissions; the error text names it when PostgreSQL denies access.
  */
 export async function withSchema<T>(
   input: CommandInput,
@@ -74,10 +74,10 @@ export async function withSchema<T>(
   });
 }
 
-/** The same database, which looks before its first statement; what is wrong with the command line is told before that. */
+/** Wraps the database so that migrations are checked before the first statement. Usage errors come first that way. */
 function withMigrationCheck(database: Database, schema: string): Database {
-  let looked: Promise<void> | undefined;
-  const ready = (): Promise<void> => (looked ??= assertMigrated(database, schema));
+  let migrated: Promise<void> | undefined;
+  const ready = (): Promise<void> => (migrated ??= assertMigrated(database, schema));
   return {
     size: database.size,
     run: async (statement, params, limits) => {
@@ -96,7 +96,7 @@ function withMigrationCheck(database: Database, schema: string): Database {
   };
 }
 
-// Who may not even look whether the schema is new enough was told so without the name of a role.
+// If the migration check itself was denied, its error does not name the needed role. The cause is translated again.
 function unwrapDenied(error: unknown): unknown {
   return isSagaboxError(error, "STORAGE_PERMISSION_DENIED") ? (error.cause ?? error) : error;
 }

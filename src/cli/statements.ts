@@ -1,6 +1,6 @@
 import { defineStatement } from "../storage/index.ts";
 
-/** Programs other than this one that are connected to the server. */
+/** Counts client connections to the server other than this one. */
 export const otherClients = defineStatement(
   "sagabox.dev.other_clients",
   `select count(*)::int as count

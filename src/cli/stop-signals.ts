@@ -2,10 +2,10 @@ import { systemClock, type Clock } from "../runtime/index.ts";
 
 export type StopSignal = "SIGTERM" | "SIGINT";
 
-/** The part of `process` that signals come from. */
+/** The part of `process` that delivers signals. */
 export interface SignalSource {
-  on(signal: StopSignal, hear: () => void): unknown;
-  removeListener(signal: StopSignal, hear: () => void): unknown;
+  on(signal: StopSignal, listener: () => void): unknown;
+  removeListener(signal: StopSignal, listener: () => void): unknown;
 }
 
 export interface StopSignals {
@@ -16,10 +16,10 @@ export interface StopSignals {
 
 const EXIT_CODES = { SIGTERM: 143, SIGINT: 130 } as const;
 
-// Ctrl-C reaches every process of the terminal, and a wrapper such as npm passes it on once more.
+// Ctrl-C reaches every process of the terminal, and a wrapper such as npm forwards it a second time.
 const SAME_KEY_PRESS_MS = 250;
 
-/** The first signal asks for a clean stop, the second one ends the process at once. */
+/** The first signal requests a clean stop, the second one calls `exit` immediately. */
 export function listenForStop(
   source: SignalSource,
   exit: (code: number) => void,
@@ -40,14 +40,14 @@ export function listenForStop(
     const echo = signal === "SIGINT" && first.signal === "SIGINT" && nowMs - first.atMs < SAME_KEY_PRESS_MS;
     if (!echo) exit(EXIT_CODES[signal]);
   };
-  const hearing = { SIGTERM: onSignal("SIGTERM"), SIGINT: onSignal("SIGINT") };
-  source.on("SIGTERM", hearing.SIGTERM);
-  source.on("SIGINT", hearing.SIGINT);
+  const listeners = { SIGTERM: onSignal("SIGTERM"), SIGINT: onSignal("SIGINT") };
+  source.on("SIGTERM", listeners.SIGTERM);
+  source.on("SIGINT", listeners.SIGINT);
   return {
     requested,
     dispose: () => {
-      source.removeListener("SIGTERM", hearing.SIGTERM);
-      source.removeListener("SIGINT", hearing.SIGINT);
+      source.removeListener("SIGTERM", listeners.SIGTERM);
+      source.removeListener("SIGINT", listeners.SIGINT);
     },
   };
 }

@@ -8,7 +8,7 @@ interface Streams {
   readonly stderr: NodeJS.WriteStream;
 }
 
-/** What there is of a terminal in front of this process. */
+/** Describes the terminal of this process: which of its streams are interactive. */
 export function createTerminal({ stdin, stdout, stderr }: Streams): Terminal {
   const draw = (line: string | null): void => {
     const shown = line === null ? "" : safeLines(line).slice(0, Math.max(10, stderr.columns - 1));

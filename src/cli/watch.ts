@@ -6,15 +6,15 @@ export const watchOption: CommandOption = {
   type: "string",
   value: "[seconds]",
   alone: "2",
-  help: "Look again every so often, until Ctrl-C. Default: 2 seconds.",
+  help: "Refresh until Ctrl-C, every 2 seconds by default.",
 };
 
-/** Empties the screen. */
+/** Escape sequence that clears the screen. */
 export const CLEAR = "\u001b[H\u001b[2J\u001b[3J";
 
 /**
- * Prints what `look` returns: once, or with --watch again and again until Ctrl-C, on a cleared screen if it is one. The
- * exit code is that of the last look, which may end early when its signal aborts.
+ * Prints the text that `look` returns: once, or with --watch repeatedly until Ctrl-C, on a cleared screen if standard
+ * output is a terminal. Returns the exit code of the last look, which may stop early when its signal aborts.
  */
 export async function printOrWatch(
   input: CommandInput,

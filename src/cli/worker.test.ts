@@ -122,8 +122,8 @@ test("a CommonJS module is found as well", async () => {
 });
 
 test.each([
-  ["nothing.mjs", undefined, "There is no such file"],
-  ["folder", undefined, "There is no such file"],
+  ["nothing.mjs", undefined, "The file does not exist"],
+  ["folder", undefined, "The file does not exist"],
   ["empty.mjs", "export const x = 1;", "Export the bus as `default` or as `bus`"],
   ["half.mjs", "export default { run() {} };", "Export the bus"],
   ["broken.mjs", "throw new Error('boom at load');", "cannot be imported: boom at load"],
@@ -148,7 +148,7 @@ test.each([
   [["worker", "--app", "x", "extra"], "takes no argument"],
   [["worker", "--ap", "x"], "Did you mean --app?"],
   [["wroker"], "Did you mean worker?"],
-  [["frobnicate"], "Known are: dev, worker, migrate"],
+  [["frobnicate"], "Known: dev, worker, migrate"],
   [["migrate"], "needs one of up, status, sql"],
   [["migrate", "stats"], "Did you mean status?"],
   [["migrate", "up", "now"], "takes no further argument"],

@@ -6,5 +6,5 @@ export function rejectOtherOptions(input: CommandInput, names: readonly string[]
   const stray = Object.keys(input.values).filter((name) => !known.includes(name));
   if (stray.length === 0) return;
   const list = stray.map((name) => `--${name}`).join(", ");
-  throw new UsageError(`"sagabox audit ${input.positionals[0] ?? ""}" does not read ${list}.`);
+  throw new UsageError(`"sagabox audit ${input.positionals[0] ?? ""}" does not accept ${list}.`);
 }

@@ -167,8 +167,8 @@ function actionProblem(action: string): string {
   const known = Object.keys(actions);
   if (action === "") return `"sagabox audit" needs one of ${known.join(", ")}.`;
   const suggestion = findNearest(action, known);
-  const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
-  return `"sagabox audit" cannot do "${action}". ${hint}`;
+  const hint = suggestion === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
+  return `"sagabox audit" has no action "${action}". ${hint}`;
 }
 
 async function verify(input: CommandInput, io: Io): Promise<number> {

@@ -46,7 +46,7 @@ export function toWords({ name, summary, actions = [], options }: Command): Comm
   return { name, summary, actions, options: [...all, helpOption] };
 }
 
-const helpOption = { name: "help", help: "Show this text.", takesValue: false };
+const helpOption = { name: "help", help: "Print this help.", takesValue: false };
 
 function completionScript(shell: Shell, commands: readonly Command[]): string {
   const words = commands.map(toWords);

@@ -101,6 +101,6 @@ function actionProblem(action: string, rest: readonly string[]): string {
   if (known.includes(action))
     return `"sagabox migrate ${action}" takes no further argument, but got ${rest.join(" ")}.`;
   const suggestion = findNearest(action, known);
-  const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
-  return `"sagabox migrate" cannot do "${action}". ${hint}`;
+  const hint = suggestion === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
+  return `"sagabox migrate" has no action "${action}". ${hint}`;
 }

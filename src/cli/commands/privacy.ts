@@ -115,8 +115,8 @@ function actionProblem(action: string): string {
   const known = Object.keys(actions);
   if (action === "") return `"sagabox privacy" needs one of ${known.join(", ")}.`;
   const suggestion = findNearest(action, known);
-  const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
-  return `"sagabox privacy" cannot do "${action}". ${hint}`;
+  const hint = suggestion === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
+  return `"sagabox privacy" has no action "${action}". ${hint}`;
 }
 
 type Answer<Name extends "reapply" | "rewrap"> = Awaited<ReturnType<Privacy[Name]>>;

@@ -296,8 +296,8 @@ function actionProblem(action: string): string {
   const known = Object.keys(actions);
   if (action === "") return `"sagabox saga" needs one of ${known.join(", ")}.`;
   const suggestion = findNearest(action, known);
-  const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
-  return `"sagabox saga" cannot do "${action}". ${hint}`;
+  const hint = suggestion === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
+  return `"sagabox saga" has no action "${action}". ${hint}`;
 }
 
 async function check(input: CommandInput, io: Io): Promise<number> {

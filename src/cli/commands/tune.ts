@@ -53,7 +53,7 @@ The database is the one of DATABASE_URL; its user must be allowed to create sche
     if (databaseUrl === undefined) {
       throw new SagaboxError(
         "ENVIRONMENT_INVALID",
-        "DATABASE_URL is not set. Give the address of PostgreSQL, or run `sagabox dev` for one of its own.",
+        "DATABASE_URL is not set. Set it to the URL of PostgreSQL, or run `sagabox dev` to start one.",
       );
     }
     const what = `This loads the database server for about ${seconds} s, in a schema of its own that is dropped afterwards.`;

@@ -52,7 +52,10 @@ export async function withPrivacy<T>(
 async function createPrivacyBus(input: CommandInput, io: Io): Promise<Bus> {
   const env = loadEnvironment(io);
   if (env.databaseUrl === undefined) {
-    throw new SagaboxError("ENVIRONMENT_INVALID", "DATABASE_URL is not set. Give the address of PostgreSQL.");
+    throw new SagaboxError(
+      "ENVIRONMENT_INVALID",
+      "DATABASE_URL is not set. Set it to the URL of PostgreSQL.",
+    );
   }
   const keys = readKeyRingFromEnvironment({ text: env.keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
   const schema = readSchemaName(input, env);

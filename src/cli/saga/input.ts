@@ -46,7 +46,7 @@ export function rejectOtherOptions(input: CommandInput, names: readonly string[]
   const stray = Object.keys(input.values).filter((name) => !known.includes(name));
   if (stray.length === 0) return;
   const list = stray.map((name) => `--${name}`).join(", ");
-  throw new UsageError(`"sagabox saga ${action}" does not read ${list}.`);
+  throw new UsageError(`"sagabox saga ${action}" does not accept ${list}.`);
 }
 
 /** The given entries without those that are undefined. */

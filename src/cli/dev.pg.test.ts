@@ -110,7 +110,7 @@ test(
     await second.waitForOutput("Press Ctrl-C");
     second.child.kill("SIGINT");
     expect(await second.ended).toMatchObject({ code: 0 });
-    expect(second.stdout).toContain("PostgreSQL stays, since others are connected to it.");
+    expect(second.stdout).toContain("PostgreSQL keeps running, because other clients are connected.");
     expect(await ask(url, "select 7 as n")).toEqual([{ n: 7 }]);
 
     const [pid] = readFileSync(join(cwd, ".sagabox/postgres/postmaster.pid"), "utf8").split("\n");

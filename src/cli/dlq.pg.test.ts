@@ -117,7 +117,7 @@ test("dlq: a staged replay says what it would do, does it once confirmed, and is
   await someDeadLetters(pool, place, [{ consumer: "billing", letters: 12, error: "'late by ' || n" }]);
   const plan = await dlq("replay", "--all", "--dry-run");
   expect(plan).toMatchObject({ code: 0 });
-  expect(plan.stdout).toContain("Nothing was replayed: this was a dry run.");
+  expect(plan.stdout).toContain("Dry run: nothing was replayed.");
   expect(seen).toEqual([]);
   const report = await json("replay", "--all", "--rate", "1000", "--reason", "fixed", "--yes");
   expect(report).toMatchObject({

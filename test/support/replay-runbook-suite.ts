@@ -83,7 +83,7 @@ export async function followReplayRunbook(size: RunbookSize) {
   expect(looked).toContain(`Permanent: no price for article ${letters * 0.25}`);
   expect(looked).toContain("consumer billing: dead");
 
-  expect(await book.done("3. Repair the cause")).toContain("Nothing was replayed: this was a dry run.");
+  expect(await book.done("3. Repair the cause")).toContain("Dry run: nothing was replayed.");
   const told = await book.step("4. Replay in stages", 0, { rate: String(rate), reason }, "--json");
   expect(told.code).toBe(4);
   const report = JSON.parse(told.stdout) as { tookMs: number; groups: object[] };

@@ -19,12 +19,12 @@ import { timeValue } from "../time-value.ts";
 
 const LIST_OPTIONS = "all log saga actor action target trace outcome since until limit after".split(" ");
 
-/** Who asks for one of these wants to see all there is of it. */
+/** With one of these options the list includes what sagas did on their own. */
 const NARROWING_OPTIONS = ["all", "log", "saga", "action", "target", "trace"];
 
 async function list(input: CommandInput, io: Io): Promise<number> {
   rejectOtherOptions(input, LIST_OPTIONS);
-  // The function behind checks these values, and says which are allowed.
+  // The admin function checks the values, and its error lists the allowed ones.
   const people = NARROWING_OPTIONS.every((name) => input.values[name] === undefined);
   const filter = dropUndefined({
     people,
@@ -48,7 +48,7 @@ async function list(input: CommandInput, io: Io): Promise<number> {
     return 0;
   }
   if (lines.length === 0) {
-    io.out(`There are no such lines in the audit log.${people ? ` ${LEFT_OUT_NOTE}` : ""}`);
+    io.out(`No matching entries in the audit log.${people ? ` ${LEFT_OUT_NOTE}` : ""}`);
     return 0;
   }
   io.out(table(["at", "who", "what", "target", "outcome", "change", "why"], lines.map(toRow)));
@@ -60,7 +60,7 @@ async function list(input: CommandInput, io: Io): Promise<number> {
   return 0;
 }
 
-const LEFT_OUT_NOTE = "What sagas did by themselves is left out; --all shows it.";
+const LEFT_OUT_NOTE = "Steps that sagas took on their own are left out; --all shows them.";
 
 function toRow(line: AuditLine): readonly (string | null)[] {
   const { saga } = line;
@@ -80,7 +80,7 @@ function changeText({ from, to }: NonNullable<AuditLine["saga"]>): string | null
   return from === null && to === null ? null : `${from ?? ""} → ${to ?? ""}`;
 }
 
-/** What came of it, where that was written down in words: the rest of it is in the JSON. */
+/** The recorded explanation of the outcome, if it is text. Everything else is only in the JSON output. */
 function outcomeText(after: AuditLine["after"]): string | null {
   if (after === null || typeof after !== "object" || !("why" in after)) return null;
   return typeof after["why"] === "string" ? after["why"] : null;
@@ -102,19 +102,19 @@ const actions: Readonly<Record<string, Action>> = { list, verify, seal };
 
 export const audit: Command = {
   name: "audit",
-  summary: "See who did what and why, and prove that nobody changed it afterwards.",
+  summary: "List who did what and why, and verify that the audit log was not changed.",
   usage: [
     "audit list [--all] [--saga <id>] [--actor <name>] [--action <name>] [--since <time>] …",
     "audit verify [--anchor <head>]",
     "audit seal",
   ],
   actions: Object.keys(actions),
-  details: `  list    What somebody did, or was refused, or failed to do, newest first. With --all, and for one saga, log, action,
-          target or trace, also what sagas did by themselves. --after takes the last cursor of the page before.
-  verify  Compute the chain of hashes again from the rows that are there, and name every row and seal that is not as
-          it was. Prints the head of the chain: keep it elsewhere, and give it as --anchor later. Without an anchor
-          nobody can tell whether the end of the chain was replaced. Exit code 3 if anything was found.
-  seal    Seal now what a worker would seal within a minute.
+  details: `  list    Actions of people, newest first, including refused and failed ones. With --all, --saga, --log, --action,
+          --target or --trace also the steps that sagas took on their own. --after takes the last cursor of a page.
+  verify  Recompute the hash chain from the stored rows, and list every row and seal that was changed. Prints the
+          head of the chain: store it elsewhere, and pass it as --anchor later. Without an anchor, a replaced end of
+          the chain is not detected. Exit code 3 if anything was found.
+  seal    Seal new rows now. A worker does this every minute.
 
 Examples:
   sagabox audit list --actor ada --since 2026-11-01
@@ -122,32 +122,40 @@ Examples:
   sagabox audit seal
   sagabox audit verify --anchor "$(tail -1 heads-kept-elsewhere.txt)"
 
-The database is the one of DATABASE_URL.`,
+Connects to DATABASE_URL.`,
   options: {
-    all: { type: "boolean", help: "Also every step that sagas took by themselves." },
+    all: { type: "boolean", help: "Include steps that sagas took on their own." },
     log: { type: "string", value: "<name>", help: "Only this log: saga or action." },
-    saga: { type: "string", value: "<id>", help: "Only what is about this saga." },
-    actor: { type: "string", value: "<name>", help: "Only what this person or service did." },
+    saga: { type: "string", value: "<id>", help: "Only entries about this saga." },
+    actor: { type: "string", value: "<name>", help: "Only actions of this person or service." },
     action: {
       type: "string",
       value: "<name>",
-      help: "Only this, such as dead_letter.replay or saga.failed.",
+      help: "Only this action, such as dead_letter.replay or saga.failed.",
     },
-    target: { type: "string", value: "<kind[:id]>", help: "Only what was done to this: dead_letter:17." },
-    trace: { type: "string", value: "<id>", help: "Only what belongs to this trace." },
-    outcome: { type: "string", value: "<outcome>", help: "Only what was done, refused or failed." },
+    target: {
+      type: "string",
+      value: "<kind[:id]>",
+      help: "Only actions on this target, such as dead_letter:17.",
+    },
+    trace: { type: "string", value: "<id>", help: "Only entries of this trace." },
+    outcome: { type: "string", value: "<outcome>", help: "Only this outcome: done, refused or failed." },
     since: {
       type: "string",
       value: "<time>",
-      help: "Only from this time on: 2026-11-16, 2026-11-16T08:00:00Z, or 2h for two hours ago.",
+      help: "Only at or after this time: 2026-11-16, 2026-11-16T08:00:00Z, or 2h for two hours ago.",
     },
     until: { type: "string", value: "<time>", help: "Only before this time." },
-    limit: { type: "string", value: "<number>", help: "How many at most. Default: 50." },
-    after: { type: "string", value: "<cursor>", help: "Go on behind this one." },
+    limit: { type: "string", value: "<number>", help: "Maximum number of rows. Default: 50." },
+    after: {
+      type: "string",
+      value: "<cursor>",
+      help: "Start after this row, the last one of the previous page.",
+    },
     anchor: {
       type: "string",
       value: "<head>",
-      help: "A head that was kept elsewhere; it must still be there.",
+      help: "A head printed earlier; the chain must still contain it.",
     },
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
     json: { type: "boolean", help: "Print JSON." },
@@ -173,13 +181,13 @@ function actionProblem(action: string): string {
 
 async function verify(input: CommandInput, io: Io): Promise<number> {
   rejectOtherOptions(input, ["anchor"]);
-  const told = startProgress(io, "seals");
+  const progress = startProgress(io, "seals");
   const onProgress = ({ seals, totalSeals, rows }: VerifyProgress): void =>
-    told.update(seals, totalSeals, `${rows} rows`);
+    progress.update(seals, totalSeals, `${rows} rows`);
   const options = { ...dropUndefined({ anchor: textValue(input, "anchor") }), onProgress };
   const report = await withSchema(input, io, "operator", (database, schema) =>
     verifyAudit(database, schema, options),
-  ).finally(() => told.end());
+  ).finally(() => progress.end());
   io.out(input.values["json"] === true ? jsonText(report) : safeLines(reportText(report)));
   return report.ok ? DONE : FOUND;
 }
@@ -199,17 +207,17 @@ function reportText(report: VerifyReport): string {
   const { seals, rows, droppedRows, unsealed, head, findings, findingCount, chains } = report;
   const lines = [
     report.ok
-      ? `Whole: ${rows} row(s) are what they were when ${seals} seal(s) were made.`
+      ? `OK: ${rows} row(s) match their ${seals} seal(s).`
       : `BROKEN: ${findingCount} finding(s) in ${rows} row(s) and ${seals} seal(s).`,
     ...findings.map(({ kind, text }) => `  ${kind}: ${text}`),
   ];
   if (findingCount > findings.length) lines.push(`  … and ${findingCount - findings.length} more.`);
-  if (droppedRows > 0) lines.push(`${droppedRows} row(s) were dropped after their retention.`);
+  if (droppedRows > 0) lines.push(`${droppedRows} row(s) were dropped after their retention ended.`);
   if (chains > 1)
     lines.push(`The database was restored from a dump ${chains - 1} time(s): there are ${chains} chains.`);
   if (unsealed.count > 0) {
-    lines.push(`${unsealed.count} row(s) are not sealed yet, the oldest of ${unsealed.oldest ?? "?"}.`);
+    lines.push(`${unsealed.count} row(s) are not sealed yet, the oldest from ${unsealed.oldest ?? "?"}.`);
   }
-  if (head !== null) lines.push(`Head, to be kept elsewhere: ${head}`);
+  if (head !== null) lines.push(`Head (store it elsewhere): ${head}`);
   return lines.join("\n");
 }

@@ -2,7 +2,7 @@ import { oneOf } from "../../options/index.ts";
 import { type Command, UsageError } from "../command.ts";
 import { DONE } from "../exit-codes.ts";
 
-/** `commands` is asked late: this command is one of them. */
+/** Builds the completion command. `commands` is a function, because the list contains this command too. */
 export function completion(commands: () => Promise<readonly Command[]>): Command {
   return {
     name: "completion",
@@ -25,11 +25,10 @@ export function completion(commands: () => Promise<readonly Command[]>): Command
   };
 }
 
-/** What may stand where on a command line, taken from the commands themselves. */
+/** The words that a shell can complete for one command. */
 interface CommandWords {
   readonly name: string;
   readonly summary: string;
-  /** What may follow the name: list, show … */
   readonly actions: readonly string[];
   readonly options: readonly { readonly name: string; readonly help: string; readonly takesValue: boolean }[];
 }
@@ -85,7 +84,7 @@ function zshScript(commands: readonly CommandWords[]): string {
 _sagabox() {
   local -a commands=(
 ${described.join("\n")}
-    'help:Tell more about a command.'
+    'help:Describe a command.'
   )
   if (( CURRENT == 2 )); then
     _describe 'command' commands
@@ -125,7 +124,7 @@ function fishScript(commands: readonly CommandWords[]): string {
   );
 }
 
-/** As one word of any of the three shells. */
+/** Quotes the text as one word for bash, zsh and fish. */
 function quoteForShell(text: string): string {
   return `'${text.replaceAll("'", "’").replaceAll("\\", "")}'`;
 }

@@ -13,28 +13,28 @@ import { listenForStop, type StopSignals } from "../stop-signals.ts";
 
 export const dev: Command = {
   name: "dev",
-  summary: "Run a PostgreSQL of your own for development, migrated and ready, until Ctrl-C.",
+  summary: "Run a local PostgreSQL for development, with the schema migrated, until Ctrl-C.",
   usage: [
     "dev [--app <module>] [--port <number>] [--data <folder>] [--database-port <number>] [--schema <name>]",
   ],
-  details: `The data stays in ./.sagabox between runs, and so does the port of the server unless somebody took it
-meanwhile, so that a DATABASE_URL once exported stays good. With --app the worker runs as well.
-When DATABASE_URL is set, that database is used instead and no server is started.
+  details: `Data is kept in ./.sagabox between runs. The port stays the same unless another program has taken it, so an
+exported DATABASE_URL stays valid. With --app the application's worker runs as well.
+If DATABASE_URL is set, that database is used and no server is started.
 
 Example:
   sagabox dev --app ./app.js`,
   options: {
-    app: { type: "string", value: "<module>", help: "File that exports the bus; its worker runs too." },
+    app: { type: "string", value: "<module>", help: "File that exports the bus. Its worker runs too." },
     port: {
       type: "string",
       value: "<number>",
       help: "Port of health and metrics. Default: SAGABOX_PORT or 8000.",
     },
-    data: { type: "string", value: "<folder>", help: "Where the data lives. Default: .sagabox" },
+    data: { type: "string", value: "<folder>", help: "Data folder. Default: .sagabox" },
     "database-port": {
       type: "string",
       value: "<number>",
-      help: "Port of the PostgreSQL server. Default: that of the last start, or any free one.",
+      help: "Port of PostgreSQL. Default: the port of the last run, or a free one.",
     },
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
   },
@@ -81,25 +81,25 @@ Example:
 async function startServer(input: CommandInput, port: number | undefined, io: Io): Promise<EmbeddedPostgres> {
   const folder = resolve(io.cwd, textValue(input, "data") ?? ".sagabox");
   mkdirSync(folder, { recursive: true });
-  // Nobody wants a database in their repository.
+  // Keeps the database out of the application's git repository.
   writeFileSync(join(folder, ".gitignore"), "*\n");
   const server = await startEmbeddedPostgres({
     dataDir: join(folder, "postgres"),
     ...(port !== undefined && { port }),
     onNotice: (text) => io.err(text),
   });
-  const place = relative(io.cwd, server.dataDir);
+  const folderText = relative(io.cwd, server.dataDir);
   io.out(
-    `PostgreSQL ${server.reused ? "was already running" : "runs"} on 127.0.0.1:${server.port}, data in ${place}.`,
+    `PostgreSQL ${server.reused ? "was already running" : "runs"} on 127.0.0.1:${server.port}, data in ${folderText}.`,
   );
   return server;
 }
 
-// What an earlier `dev` told people to export outlives its server.
+// A DATABASE_URL exported for an earlier `dev` may point to a server that no longer runs.
 function explainMissingServer(error: unknown, { env }: Io): unknown {
   if (!isSagaboxError(error, "STORAGE_UNAVAILABLE")) return error;
   const name = (env["DATABASE_URL"] ?? "") === "" ? "DATABASE_URL_FILE" : "DATABASE_URL";
-  const hint = `${name} is set, so no server was started: \`unset ${name}\` to have one.`;
+  const hint = `${name} is set, so no server was started. To start one, run \`unset ${name}\` first.`;
   return new SagaboxError(error.code, `${error.message} ${hint}`, { cause: error });
 }
 
@@ -108,8 +108,8 @@ function announce(server: EmbeddedPostgres, io: Io): void {
   io.out(`\n  export DATABASE_URL='${server.url}'\n`);
 }
 
-// As long as it is connected, another `dev` that leaves sees that the server is needed; and it hears when the server ends.
-async function migrateServer(server: EmbeddedPostgres, stop: StopSignals): Promise<void> {
+// Holds a connection until a stop signal: another `dev` sees that the server is in use, and this one notices if it stops.
+async function watchServer(server: EmbeddedPostgres, stop: StopSignals): Promise<void> {
   await withDatabase(server.url, async (database) => {
     const session = await database.session("dev");
     const ended = new Promise<"ended">((resolve) => session.onBreak(() => resolve("ended")));
@@ -118,7 +118,7 @@ async function migrateServer(server: EmbeddedPostgres, stop: StopSignals): Promi
     if (how !== "ended") return;
     throw new SagaboxError(
       "STORAGE_UNAVAILABLE",
-      "The PostgreSQL of `sagabox dev` has ended, by itself or by another hand. Its data stays; start `sagabox dev` again.",
+      "The PostgreSQL server of `sagabox dev` has stopped. Its data is kept; start `sagabox dev` again.",
     );
   });
 }
@@ -134,20 +134,20 @@ async function runUntilStopped(
 ): Promise<void> {
   const app = textValue(input, "app");
   if (app !== undefined) return runApp(() => loadApp(app, io.cwd), options, { stop, io });
-  if (server !== undefined) return migrateServer(server, stop);
-  const cancel = every(60_000, () => undefined); // a listener for signals does not keep a process alive
+  if (server !== undefined) return watchServer(server, stop);
+  const cancel = every(60_000, () => undefined); // signal listeners do not keep a process alive
   await stop.requested;
   cancel();
 }
 
-// A server found running may belong to a `dev` in another terminal; whoever leaves last turns off the light.
+// A server that was already running may be used by a `dev` in another terminal. The last `dev` to stop stops the server.
 async function stopServer(server: EmbeddedPostgres, io: Io): Promise<void> {
   if (server.reused && (await isInUse(server))) {
-    io.out("PostgreSQL stays, since others are connected to it.");
+    io.out("PostgreSQL keeps running, because other clients are connected.");
     return;
   }
   await server.stop();
-  io.out("PostgreSQL stopped; its data stays.");
+  io.out("PostgreSQL stopped. Its data is kept.");
 }
 
 async function isInUse(server: EmbeddedPostgres): Promise<boolean> {

@@ -40,36 +40,37 @@ const looking = [...filterNames, "limit", "check", "watch"];
 
 export const dlq: Command = {
   name: "dlq",
-  summary: "Look at dead letters by their cause, replay them in stages, edit, discard or bury.",
+  summary: "Inspect dead letters by cause; replay, edit or discard them; bury a waiting message.",
   usage: [
     "dlq groups [<filter>] [--check] [--watch [seconds]]",
-    "dlq list [<filter>] [--letters] [--closed] [--limit <number>] [--after <letter>]",
-    "dlq show <letter>",
-    "dlq replay <letter> --reason <text>",
+    "dlq list [<filter>] [--letters] [--closed] [--limit <number>] [--after <id>]",
+    "dlq show <id>",
+    "dlq replay <id> --reason <text>",
     "dlq replay <filter> | --all [--rate <number>] [--canary <number>] [--wait <time>] --reason <text> [--yes]",
     "dlq replay <filter> | --all --dry-run",
-    "dlq edit <letter> --data-file <file> [--app <module>] --reason <text> [--dry-run] [--yes]",
-    "dlq discard <letter> --reason <text> [--yes]",
+    "dlq edit <id> --data-file <file> [--app <module>] --reason <text> [--dry-run] [--yes]",
+    "dlq discard <id> --reason <text> [--yes]",
     "dlq discard <filter> | --all --reason <text> [--dry-run] [--yes]",
     "dlq bury <message-id> [--consumer <name> | --outbox] --reason <text> [--yes]",
   ],
   actions: Object.keys(actionsFor({ values: {}, positionals: [] })),
-  details: `  groups   Open letters by cause: who fails, with what, since when, and one letter to look at.
-  list     The same without a filter; with one, or with --letters, letter by letter, newest first.
-  show     One letter: message, error, stack, attempts, trace, and what was done about it. Personal fields stay sealed.
-  replay   Back to where they failed, under their own ids. Many go in stages: of each cause a few first (--canary), and
-           when those were handled more and more, up to --rate a second. A cause whose failure comes back is stopped, the
-           others go on. Letters of one key keep their order. One letter goes at once, and nobody is asked.
-  edit     Replay one with other data, under its own id. With --app they are held to the contract. Sealed values must stay
-           as and where they are. The letter keeps what was.
-  discard  Close them for good.
-  bury     Put a message that waits to be sent, or for a consumer, among the dead letters.
+  details: `  groups   Open dead letters grouped by cause: consumer, error, first and last time, and the id of a sample.
+  list     Without a filter like groups. With a filter or --letters: single dead letters, newest first.
+  show     One dead letter: message, error, stack, attempts, trace and actions. Personal fields stay encrypted.
+  replay   Send dead letters back to where they failed, with their original ids. With an id: immediately and without
+           confirmation. With a filter: in stages. A few of each group go first (--canary); when they are handled, the
+           rate grows up to --rate per second. If a group fails again, its replay stops and the other groups continue.
+           Dead letters of one key keep their order.
+  edit     Replay one dead letter with new data and its original id. With --app the data is checked against the
+           contract. Encrypted values must stay unchanged. The dead letter keeps the original data.
+  discard  Close dead letters permanently. Their messages are never handled.
+  bury     Turn a message that waits to be sent, or waits for a consumer, into a dead letter.
 
 A filter is any of --group, --consumer, --outbox, --type, --topic, --died, --message, --key, --correlation-id, --text,
---since and --until. With --dry-run it only says what it would do, and needs no reason.
+--since and --until. --dry-run only prints what would be done and needs no reason.
 
-groups and list exit with 3 under --check when letters are open. A replay that was stopped, or had nobody to handle it,
-exits with 4; the same command goes on later. Everything done is in the audit log.
+With --check, groups and list exit with 3 if there are open dead letters. A replay exits with 4 if it was stopped or no
+worker runs the consumer; run the same command again to continue. Every action is recorded in the audit log.
 
 Examples:
   sagabox dlq groups
@@ -81,28 +82,40 @@ Examples:
   sagabox dlq discard --type order.placed --until 2d --reason "test orders" --yes
   sagabox dlq bury 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --consumer billing --reason "hangs, ticket 7" --yes
 
-The database is the one of DATABASE_URL.`,
+Connects to DATABASE_URL.`,
   options: {
     ...filterOptions,
-    all: { type: "boolean", help: "All open letters." },
-    letters: { type: "boolean", help: "Letters instead of groups." },
-    closed: { type: "boolean", help: "Letters that were replayed or discarded." },
-    limit: { type: "string", value: "<number>", help: "How many at most. Default: 50." },
-    after: { type: "string", value: "<letter>", help: "Go on behind this one." },
-    check: { type: "boolean", help: "Exit with 3 when there are open letters." },
+    all: { type: "boolean", help: "All open dead letters." },
+    letters: { type: "boolean", help: "List single dead letters instead of groups." },
+    closed: { type: "boolean", help: "List replayed and discarded dead letters." },
+    limit: { type: "string", value: "<number>", help: "Maximum number of rows. Default: 50." },
+    after: {
+      type: "string",
+      value: "<id>",
+      help: "Start after this row, the last one of the previous page.",
+    },
+    check: { type: "boolean", help: "Exit with 3 if there are open dead letters." },
     watch: watchOption,
     rate: {
       type: "string",
       value: "<number>",
-      help: "Letters a second at the end of the ramp. Default: 50.",
+      help: "Highest rate, in dead letters per second. Default: 50.",
     },
-    canary: { type: "string", value: "<number>", help: "Letters of each cause that go first. Default: 3." },
+    canary: {
+      type: "string",
+      value: "<number>",
+      help: "Dead letters of each group that go first. Default: 3.",
+    },
     wait: {
       type: "string",
       value: "<time>",
-      help: "How long nothing may come of what was replayed. Default: 30s.",
+      help: "Stop if nothing replayed was handled for this long. Default: 30s.",
     },
-    "data-file": { type: "string", value: "<file>", help: "The new data of an edited letter, as JSON." },
+    "data-file": {
+      type: "string",
+      value: "<file>",
+      help: "JSON file with the new data of an edited dead letter.",
+    },
     app: {
       type: "string",
       value: "<module>",
@@ -118,20 +131,24 @@ The database is the one of DATABASE_URL.`,
   run: async (input, io) => runAction("dlq", actionsFor(input), input, io),
 };
 
-/** Some do something else with a letter than with a filter. */
+/** replay and discard take either an id or a filter, and accept different options for each. */
 function actionsFor({ positionals }: CommandInput): Readonly<Record<string, Action>> {
   const one = positionals.length > 1;
   return {
     groups: { reads: looking, run: groups },
     list: { reads: [...looking, "letters", "closed", "after"], run: list },
-    show: { reads: [], argument: "the id of a letter", run: show },
+    show: { reads: [], argument: "the id of a dead letter", run: show },
     replay: one
-      ? { reads: acting, argument: "a letter", run: replayOne }
+      ? { reads: acting, argument: "the id of a dead letter", run: replayOne }
       : { reads: [...acting, ...filterNames, "all", "rate", "canary", "wait", "dry-run"], run: replayMany },
-    edit: { reads: [...acting, "data-file", "app", "dry-run"], argument: "a letter", run: edit },
+    edit: {
+      reads: [...acting, "data-file", "app", "dry-run"],
+      argument: "the id of a dead letter",
+      run: edit,
+    },
     bury: { reads: [...acting, "consumer", "outbox"], argument: "the id of a message", run: bury },
     discard: one
-      ? { reads: acting, argument: "a letter", run: discardOne }
+      ? { reads: acting, argument: "the id of a dead letter", run: discardOne }
       : { reads: [...acting, ...filterNames, "all", "dry-run"], run: discardMany },
   };
 }
@@ -144,42 +161,44 @@ async function bury(input: CommandInput, io: Io): Promise<number> {
     throw new UsageError('"sagabox dlq bury" takes --consumer or --outbox, not both.');
   }
   const by = readActorAndReason(input, io);
-  const what = `Message ${id} leaves its line and becomes a dead letter.`;
+  const what = `Message ${id} leaves its queue and becomes a dead letter.`;
   if (!(await confirmAction(input, io, { what }))) return STOPPED;
   const buried = await withDeadLetters(input, io, (admin) =>
     buryLiveMessage(admin, id, { ...by, ...(consumer === undefined ? {} : { consumer }) }),
   );
   if (input.values["json"] === true) io.out(jsonText(buried));
   else {
-    const from = buried.consumer === null ? "the outbox" : `the line of ${buried.consumer}`;
-    io.out(safeLines(`Message ${id} was taken out of ${from}; it is dead letter ${buried.letter} now.`));
+    const from = buried.consumer === null ? "the outbox" : `the queue of ${buried.consumer}`;
+    io.out(safeLines(`Message ${id} was removed from ${from} and is now dead letter ${buried.letter}.`));
   }
   return DONE;
 }
 
-/** `dlq discard <letter>` */
+/** `dlq discard <id>` */
 async function discardOne(input: CommandInput, io: Io): Promise<number> {
   const id = input.positionals[1] ?? "";
   const by = readActorAndReason(input, io);
-  const what = `Letter ${id} is closed for good, and its message is never handled.`;
+  const what = `Dead letter ${id} is closed permanently, and its message is never handled.`;
   if (!(await confirmAction(input, io, { what }))) return STOPPED;
   const letter = await withDeadLetters(input, io, (admin) => discardAndWake(admin, id, by));
   if (input.values["json"] === true)
     io.out(jsonText({ discarded: 1, letter: letter.id, messageId: letter.message.id }));
-  else io.out(safeLines(`Letter ${letter.id} of message ${letter.message.id} was discarded.`));
+  else io.out(safeLines(`Dead letter ${letter.id} (message ${letter.message.id}) was discarded.`));
   return DONE;
 }
 
-/** `dlq discard --group …`: says what it would do, and does it once that is confirmed. */
+/** `dlq discard --group …`: prints the affected groups and discards them after confirmation. */
 async function discardMany(input: CommandInput, io: Io): Promise<number> {
   if (!isFiltered(input) && input.values["all"] !== true) {
-    throw new UsageError('"sagabox dlq discard" needs a letter, a filter such as --group, or --all.');
+    throw new UsageError(
+      '"sagabox dlq discard" needs the id of a dead letter, a filter such as --group, or --all.',
+    );
   }
   const filter = readFilter(input);
   const findGroups = () => withDeadLetters(input, io, (admin) => listDeadLetterGroups(admin, filter));
   if (isDryRun(input)) {
     const { open, groups } = await findGroups();
-    const text = `${groupsText(groups)}\n\n${open} letters would be closed for good. Nothing was discarded: this was a dry run.`;
+    const text = `${groupsText(groups)}\n\n${open} dead letters would be closed permanently. Dry run: nothing was discarded.`;
     io.out(input.values["json"] === true ? jsonText({ dryRun: true, letters: open, groups }) : text);
     return DONE;
   }
@@ -187,15 +206,15 @@ async function discardMany(input: CommandInput, io: Io): Promise<number> {
   if (input.values["yes"] !== true) {
     const { open, groups } = await findGroups();
     io.err(groupsText(groups));
-    const what = `${open} letters are closed for good, and their messages are never handled.`;
+    const what = `${open} dead letters are closed permanently, and their messages are never handled.`;
     if (!(await confirmAction(input, io, { what, matters: open > 0 }))) return STOPPED;
   }
-  const bar = startProgress(io, "Discarded");
+  const progress = startProgress(io, "Discarded");
   const result = await withDeadLetters(input, io, (admin) =>
     runInterruptible(io, (signal) =>
-      discardDeadLetters(admin, filter, { ...by, signal, onProgress: (done) => bar.update(done) }),
+      discardDeadLetters(admin, filter, { ...by, signal, onProgress: (done) => progress.update(done) }),
     ),
-  ).finally(() => bar.end());
+  ).finally(() => progress.end());
   io.out(input.values["json"] === true ? jsonText(result) : discardingText(result));
   return result.finished ? DONE : STOPPED;
 }
@@ -206,12 +225,12 @@ function groupsText(groups: DeadLetterGroups["groups"]): string {
 }
 
 function discardingText({ discarded, left }: DiscardResult): string {
-  const done = `${discarded} letters were discarded.`;
+  const done = `${discarded} dead letters were discarded.`;
   if (left === 0) return done;
-  return `${done} ${left} are still open: it was stopped, or somebody else is at work on them. Run it again for the rest.`;
+  return `${done} ${left} are still open, because the command was stopped or another operator is working on them. Run it again for the rest.`;
 }
 
-/** `dlq edit <letter> --data-file <file>`: says what it would do, and does it once that is confirmed. */
+/** `dlq edit <id> --data-file <file>`: prints old and new data, and replays with the new data after confirmation. */
 async function edit(input: CommandInput, io: Io): Promise<number> {
   const id = input.positionals[1] ?? "";
   const app = textValue(input, "app");
@@ -224,7 +243,7 @@ async function edit(input: CommandInput, io: Io): Promise<number> {
   const planChange = () => withDeadLetters(input, io, (admin) => planEdit(admin, id, options));
   if (by !== undefined && input.values["yes"] !== true) {
     io.err(safeLines(planText(await planChange())));
-    const what = `Letter ${id} goes back to where it failed with the new data.`;
+    const what = `Dead letter ${id} is replayed with the new data.`;
     if (!(await confirmAction(input, io, { what }))) return STOPPED;
   }
   const plan =
@@ -233,8 +252,8 @@ async function edit(input: CommandInput, io: Io): Promise<number> {
       : await withDeadLetters(input, io, (admin) => editDeadLetter(admin, id, { ...options, ...by }));
   const { letter, beforeHash, afterHash } = plan;
   const { contract } = plan.edit;
-  const told = { letter: id, messageId: letter.message.id, consumer: letter.consumer };
-  if (input.values["json"] === true) io.out(jsonText({ dryRun, ...told, beforeHash, afterHash, contract }));
+  const ids = { letter: id, messageId: letter.message.id, consumer: letter.consumer };
+  if (input.values["json"] === true) io.out(jsonText({ dryRun, ...ids, beforeHash, afterHash, contract }));
   else io.out(safeLines(`${planText(plan)}\n${doneText(plan, dryRun)}`));
   return DONE;
 }
@@ -242,14 +261,14 @@ async function edit(input: CommandInput, io: Io): Promise<number> {
 function planText({ letter, edit: { data, contract } }: EditPlan): string {
   const checked =
     contract === null
-      ? "Only checked to be JSON: give --app <module> to hold it to its contract."
-      : `Fits ${contract}.`;
+      ? "Checked to be valid JSON only: add --app <module> to check it against the contract."
+      : `Matches ${contract}.`;
   return [`before  ${letter.message.data}`, `after   ${data.replaceAll("\n", " ")}`, "", checked].join("\n");
 }
 
 function doneText({ letter: { id, consumer, message } }: EditPlan, dryRun: boolean): string {
-  if (dryRun) return "Nothing was replayed: this was a dry run.";
-  return `Letter ${id} is on its way to ${consumer ?? "the outbox"} with the new data. See: sagabox explain ${message.id}`;
+  if (dryRun) return "Dry run: nothing was replayed.";
+  return `Dead letter ${id} was sent back to ${consumer ?? "the outbox"} with the new data. See: sagabox explain ${message.id}`;
 }
 
 function readDataFile(input: CommandInput, { cwd }: Io): string {
@@ -258,20 +277,17 @@ function readDataFile(input: CommandInput, { cwd }: Io): string {
   try {
     return readFileSync(resolve(cwd, file), "utf8");
   } catch {
-    throw new UsageError(`--data-file: ${file} cannot be read.`);
+    throw new UsageError(`--data-file ${file} cannot be read.`);
   }
 }
 
-/** The contracts of the handlers that the application registers with its bus. The bus is not run. */
+/** Loads the application and returns a lookup of its handlers' contracts. The bus is not started. */
 async function loadContracts(app: string, { cwd }: Io): Promise<NonNullable<EditOptions["contractOf"]>> {
   const bus = await loadApp(app, cwd);
   try {
     const { deadLetters } = bus as { deadLetters?: { contracts?: () => readonly HandledContract[] } };
     if (typeof deadLetters?.contracts !== "function") {
-      throw new SagaboxError(
-        "APP_MODULE_INVALID",
-        `"${app}" exports a bus that knows nothing of dead letters.`,
-      );
+      throw new SagaboxError("APP_MODULE_INVALID", `"${app}" exports a bus without dead letters.`);
     }
     const all = deadLetters.contracts();
     return (consumer, type) =>

@@ -79,7 +79,7 @@ Examples:
   sagabox doctor
   sagabox doctor --production --json | jq -r '.findings[] | select(.severity == "problem") | .fix'
 
-The database is the one of DATABASE_URL.`,
+Connects to DATABASE_URL.`,
   options: {
     production: { type: "boolean", help: "Ask what only matters in production, too." },
     all: { type: "boolean", help: "Print what is fine, too." },

@@ -19,7 +19,7 @@ Examples:
   sagabox erase --subject-file - --reason "request 4711" --dry-run < id.txt
   sagabox erase customer-17 --reason "request 4711" --yes
 
-The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_FILE or SAGABOX_KEY_RING.`,
+Connects to DATABASE_URL and reads the keys from SAGABOX_KEY_RING_FILE or SAGABOX_KEY_RING.`,
   options: {
     ...privacyOptions,
     "dry-run": dryRunOption,

@@ -13,7 +13,7 @@ changes nothing. What a broker holds, or a consumer with a database of its own d
 Example:
   sagabox explain 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11
 
-The database is the one of DATABASE_URL.`,
+Connects to DATABASE_URL.`,
   options: {
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
     json: { type: "boolean", help: "Print JSON." },
@@ -36,7 +36,7 @@ function readId({ positionals: [id, ...rest] }: CommandInput): string {
 
 function explanationText({ message, standings, timeline, saga, isMasked }: Explanation): string {
   const sealed = [
-    message.isSealed ? ["personal fields sealed"] : [],
+    message.isSealed ? ["personal fields encrypted"] : [],
     message.isClaimChecked ? ["payload in a store"] : [],
   ].flat();
   const facts = [

@@ -80,11 +80,11 @@ function cleanup(input: CommandInput, io: Io): Promise<number> {
     }
     const what = `${plan.due} row(s) of the inbox are forgotten.`;
     if (!(await confirmAction(input, io, { what, matters: plan.due > 0 }))) return STOPPED;
-    const told = startProgress(io, "rows");
+    const progress = startProgress(io, "rows");
     const result = await runInterruptible(io, (signal) => {
-      const onProgress = (count: number): void => told.update(count, Math.max(plan.due, count));
+      const onProgress = (count: number): void => progress.update(count, Math.max(plan.due, count));
       return cleanInbox(database, schema, { keep, actor, reason, signal, onProgress });
-    }).finally(() => told.end());
+    }).finally(() => progress.end());
     io.out(asJson ? jsonText({ dryRun: false, ...result }) : `${result.forgotten} row(s) forgotten. ${kept}`);
     return result.finished ? DONE : STOPPED;
   });
@@ -124,13 +124,13 @@ Examples:
   sagabox inbox cleanup --keep 30d --yes
   sagabox inbox retire old-billing --reason "renamed to invoicing" --dry-run
 
-The database is the one of DATABASE_URL.`,
+Connects to DATABASE_URL.`,
   options: {
     consumer: { type: "string", value: "<name>", help: "Only this consumer." },
     since: { type: "string", value: "<time>", help: "How far back: 10m, 2h, 1d. Default: 1h." },
     topic: { type: "string", value: "<name>", help: "Only this topic." },
     type: { type: "string", value: "<name>", help: "Only this type." },
-    limit: { type: "string", value: "<number>", help: "How many at most. Default: 50." },
+    limit: { type: "string", value: "<number>", help: "Maximum number of rows. Default: 50." },
     keep: keepOption,
     "dry-run": dryRunOption,
     yes: yesOption,
@@ -160,7 +160,7 @@ async function stats(input: CommandInput, io: Io): Promise<number> {
 }
 
 async function list(input: CommandInput, io: Io): Promise<number> {
-  // The function behind checks these values, and says which are allowed.
+  // The admin function checks the values, and its error lists the allowed ones.
   const filter = dropUndefined({
     since: textValue(input, "since"),
     consumer: textValue(input, "consumer"),

@@ -28,7 +28,7 @@ Examples:
   sagabox migrate up
   sagabox migrate sql > sagabox.sql
 
-The database is the one of DATABASE_URL.`,
+Connects to DATABASE_URL.`,
   options: {
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
     json: { type: "boolean", help: "Print JSON." },

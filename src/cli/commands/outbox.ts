@@ -62,7 +62,7 @@ Examples:
   sagabox outbox retry-now 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --reason "the topic is there now"
   sagabox outbox archive --keep 30d --dry-run
 
-The database is the one of DATABASE_URL.`,
+Connects to DATABASE_URL.`,
   options: {
     state: { type: "string", value: "<state>", help: "Only these: due, failed, held or scheduled." },
     topic: { type: "string", value: "<name>", help: "Only this topic." },
@@ -70,8 +70,12 @@ The database is the one of DATABASE_URL.`,
     key: { type: "string", value: "<key>", help: "Only this key." },
     "older-than": { type: "string", value: "<time>", help: "Only those written longer ago: 30s, 10m, 2h." },
     "min-attempts": { type: "string", value: "<number>", help: "Only those tried this often or more." },
-    limit: { type: "string", value: "<number>", help: "How many at most. Default: 50." },
-    after: { type: "string", value: "<seq>", help: "Go on behind this one." },
+    limit: { type: "string", value: "<number>", help: "Maximum number of rows. Default: 50." },
+    after: {
+      type: "string",
+      value: "<seq>",
+      help: "Start after this row, the last one of the previous page.",
+    },
     watch: watchOption,
     keep: keepOption,
     "dry-run": dryRunOption,
@@ -108,13 +112,13 @@ function archive(input: CommandInput, io: Io): Promise<number> {
     }
     const what = `${plan.drop.length} partition(s) older than ${keep} are dropped for ever.`;
     if (!(await confirmAction(input, io, { what, matters: plan.drop.length > 0 }))) return STOPPED;
-    const told = startProgress(io, "partitions");
+    const progress = startProgress(io, "partitions");
     const total = plan.attach.length + plan.drop.length;
     const result = await runInterruptible(io, async (signal) => {
-      const onPartition = (count: number): void => told.update(count, total);
+      const onPartition = (count: number): void => progress.update(count, total);
       const done = await archiveOutbox(database, schema, { keep, actor, reason, signal, onPartition });
       return { ...done, stopped: signal.aborted };
-    }).finally(() => told.end());
+    }).finally(() => progress.end());
     io.out(input.values["json"] === true ? jsonText({ dryRun: false, ...result }) : resultText(result));
     if (result.stopped) return STOPPED;
     return result.finished ? DONE : FAILED;
@@ -134,7 +138,7 @@ function resultText({ attached, dropped, kept, forgottenIds }: ArchiveResult): s
 }
 
 function list(input: CommandInput, io: Io): Promise<number> {
-  // The function behind checks these values, and says which are allowed.
+  // The admin function checks the values, and its error lists the allowed ones.
   const filter = dropUndefined({
     state: textValue(input, "state"),
     topic: textValue(input, "topic"),

@@ -88,7 +88,7 @@ Examples:
   sagabox privacy reapply erasures.ndjson
   sagabox privacy end-saga 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --reason "request 4711"
 
-The database is the one of DATABASE_URL, the keys are those of SAGABOX_KEY_RING_FILE or SAGABOX_KEY_RING.`,
+Connects to DATABASE_URL and reads the keys from SAGABOX_KEY_RING_FILE or SAGABOX_KEY_RING.`,
   options: privacyOptions,
   async run(input, io) {
     const [name = "", given, ...rest] = input.positionals;

@@ -34,7 +34,7 @@ Examples:
   sagabox republish --from 2h --to 30m --dry-run
   sagabox republish --from 2026-11-16T08:00:00Z --to 2026-11-16T08:30:00Z --rate 200 --reason "broker lost a disk" --yes
 
-The database is the one of DATABASE_URL; the operator role suffices.`,
+Connects to DATABASE_URL with at least the operator role.`,
   options: {
     from: {
       type: "string",
@@ -81,7 +81,7 @@ The database is the one of DATABASE_URL; the operator role suffices.`,
       }
       const asked = { what: planText(plan), matters: plan.count > 0 };
       if (!(await confirmAction(input, io, asked))) return STOPPED;
-      const told = startProgress(io, "messages");
+      const progress = startProgress(io, "messages");
       const result = await runInterruptible(io, (signal) =>
         republishWindow(database, schema, {
           ...window,
@@ -89,9 +89,9 @@ The database is the one of DATABASE_URL; the operator role suffices.`,
           ratePerSecond,
           pageSize: Math.max(1, Math.min(500, ratePerSecond)),
           signal,
-          onProgress: ({ count }) => told.update(count, Math.max(count, plan.count)),
+          onProgress: ({ count }) => progress.update(count, Math.max(count, plan.count)),
         }),
-      ).finally(() => told.end());
+      ).finally(() => progress.end());
       const { count, finished, after } = result;
       if (input.values["json"] === true) io.out(jsonText({ dryRun, count, finished, after }));
       else

@@ -21,7 +21,7 @@ Examples:
   sagabox status --watch 5
   sagabox status --check --json | jq -r '.problems[].what'
 
-The database is the one of DATABASE_URL.`,
+Connects to DATABASE_URL.`,
   options: {
     watch: watchOption,
     check: { type: "boolean", help: "Exit with 3 when something is wrong." },

@@ -32,7 +32,7 @@ Examples:
   sagabox tune
   sagabox tune --seconds 120 --cores 8 --yes --json
 
-The database is the one of DATABASE_URL; its user must be allowed to create schemas.`,
+Connects to DATABASE_URL; the user must be allowed to create schemas.`,
   options: {
     seconds: { type: "string", value: "<number>", help: "How long it measures, all in all. Default: 60." },
     cores: {
@@ -58,7 +58,7 @@ The database is the one of DATABASE_URL; its user must be allowed to create sche
     }
     const what = `This loads the database server for about ${seconds} s, in a schema of its own that is dropped afterwards.`;
     if (!(await confirmAction(input, io, { what }))) return STOPPED;
-    const told = startProgress(io, "settings measured");
+    const progress = startProgress(io, "settings measured");
     const database = pgDatabase(databaseUrl, tuneConnections);
     try {
       const report = await runInterruptible(io, (signal) =>
@@ -67,14 +67,14 @@ The database is the one of DATABASE_URL; its user must be allowed to create sche
           cores: cores ?? availableParallelism(),
           coresKnown: cores !== undefined,
           signal,
-          onMeasured: (done, total, last) => told.update(done, total, settingText(last)),
+          onMeasured: (done, total, last) => progress.update(done, total, settingText(last)),
         }),
       );
-      told.end();
+      progress.end();
       io.out(input.values["json"] === true ? jsonText(report) : reportText(report));
       return report.finished ? DONE : STOPPED;
     } finally {
-      told.end();
+      progress.end();
       await database.close();
     }
   },

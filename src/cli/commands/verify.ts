@@ -27,7 +27,7 @@ Examples:
   sagabox verify --since 2d --json | jq .findings
   sagabox verify --watch 60
 
-The database is the one of DATABASE_URL.`,
+Connects to DATABASE_URL.`,
   options: {
     since: {
       type: "string",
@@ -46,12 +46,12 @@ The database is the one of DATABASE_URL.`,
     const since = readSince(input);
     return withSchema(input, io, "operator", (database, schema) => {
       const look = async (signal?: AbortSignal) => {
-        const told = startProgress(io, "pages of the archive");
+        const progress = startProgress(io, "pages of the archive");
         const report = await verifyConservation(database, schema, {
           ...(since === undefined ? {} : { since }),
           ...(signal === undefined ? {} : { signal }),
-          progress: (done, total) => told.update(done, total),
-        }).finally(() => told.end());
+          progress: (done, total) => progress.update(done, total),
+        }).finally(() => progress.end());
         const text = input.values["json"] === true ? jsonText(report) : reportText(report, input);
         return { text, code: verdictCodes[report.verdict] };
       };

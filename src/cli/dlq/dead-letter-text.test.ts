@@ -66,6 +66,6 @@ test("no line of an error text, or of anything else that came along, looks like 
   } as unknown as DeadLetterView;
   const lines = deadLetterText(letter).split("\n");
   expect(lines.filter((line) => line.startsWith("key "))).toEqual(["key       no carrier"]);
-  expect(lines.filter((line) => line === "What was done:")).toHaveLength(1);
+  expect(lines.filter((line) => line === "Actions:")).toHaveLength(1);
   expect(lines.filter((line) => line === "          What was done:")).toHaveLength(3);
 });

@@ -4,28 +4,28 @@ import { dropUndefined } from "../saga/input.ts";
 import { withSchema } from "../settings.ts";
 import { timeValue } from "../time-value.ts";
 
-/** The options that say which letters. */
+/** Options that select dead letters. */
 export const filterOptions: Readonly<Record<string, CommandOption>> = {
-  group: { type: "string", value: "<fingerprint>", help: "Only letters of this cause." },
-  consumer: { type: "string", value: "<name>", help: "Only those of this consumer." },
-  outbox: { type: "boolean", help: "Only those that could not be sent." },
+  group: { type: "string", value: "<fingerprint>", help: "Only this group (see dlq groups)." },
+  consumer: { type: "string", value: "<name>", help: "Only dead letters of this consumer." },
+  outbox: { type: "boolean", help: "Only messages that could not be sent." },
   type: { type: "string", value: "<name>", help: "Only messages of this type." },
   topic: { type: "string", value: "<name>", help: "Only messages of this topic." },
   died: {
     type: "string",
     value: "<reason>",
-    help: "Only those that are exhausted, rejected, expired, buried or poison.",
+    help: "Only this cause of death: exhausted, rejected, expired, buried or poison.",
   },
-  message: { type: "string", value: "<id>", help: "Only those of this message." },
+  message: { type: "string", value: "<id>", help: "Only dead letters of this message." },
   key: { type: "string", value: "<key>", help: "Only messages with this key." },
   "correlation-id": { type: "string", value: "<id>", help: "Only messages with this correlation id." },
-  text: { type: "string", value: "<text>", help: "Only those with this text in their error." },
+  text: { type: "string", value: "<text>", help: "Only errors that contain this text." },
   since: {
     type: "string",
     value: "<time>",
-    help: "Died since then: 2026-11-16T08:00:00Z, or 2h for two hours ago.",
+    help: "Died at or after this time: 2026-11-16T08:00:00Z, or 2h for two hours ago.",
   },
-  until: { type: "string", value: "<time>", help: "Died before then." },
+  until: { type: "string", value: "<time>", help: "Died before this time." },
 };
 
 export const filterNames: readonly string[] = Object.keys(filterOptions);
@@ -44,7 +44,7 @@ export function isFiltered({ values }: CommandInput): boolean {
   return filterNames.some((name) => values[name] !== undefined);
 }
 
-/** What the function behind gets; it checks the values, and says which are allowed. */
+/** Collects the filter options. The admin function checks the values, and its error lists the allowed ones. */
 export function readFilter(input: CommandInput): ReplayFilter {
   return dropUndefined({
     fingerprint: groupValue(input),
@@ -66,16 +66,16 @@ function groupValue(input: CommandInput): string | undefined {
   const group = textValue(input, "group");
   if (group === undefined || /^[0-9a-f]{12}$/.test(group)) return group;
   throw new UsageError(
-    "--group must be the id of a group, twelve digits and letters from a to f. `sagabox dlq groups` lists them.",
+    "--group must be the id of a group: twelve hexadecimal digits. `sagabox dlq groups` lists the groups.",
   );
 }
 
-export function shorten(text: string, most = 80): string {
+export function shorten(text: string, max = 80): string {
   const line = text.replaceAll("\n", " ");
-  return line.length <= most ? line : `${line.slice(0, most - 1)}…`;
+  return line.length <= max ? line : `${line.slice(0, max - 1)}…`;
 }
 
-/** As precise as people need: a second. */
+/** Drops the fraction of a second from an ISO 8601 time. */
 export function cutToSecond(time: string): string {
   return time.replace(/\.\d+Z$/, "Z");
 }

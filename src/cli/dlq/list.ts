@@ -31,7 +31,7 @@ async function readGroups(
 }
 
 function groupsText({ open, count, groups: all }: DeadLetterGroups): string {
-  if (open === 0) return "There are no open dead letters.";
+  if (open === 0) return "No open dead letters.";
   const rows = all.map((group) => [
     group.fingerprint,
     group.open,
@@ -50,15 +50,15 @@ function groupsText({ open, count, groups: all }: DeadLetterGroups): string {
   return [
     table([...headings, "replayed", "discarded"], rows),
     "",
-    `${open} open dead ${open === 1 ? "letter" : "letters"} of ${count} ${count === 1 ? "cause" : "causes"}.` +
+    `${open} open dead ${open === 1 ? "letter" : "letters"} in ${count} ${count === 1 ? "group" : "groups"}.` +
       (count > all.length ? ` ${all.length} are shown; --limit shows more.` : ""),
-    `Look at one:        sagabox dlq show ${largest?.sampleId ?? "<letter>"}`,
-    `Letters of a group: sagabox dlq list --group ${largest?.fingerprint ?? "<group>"}`,
-    `Try a replay:       sagabox dlq replay --group ${largest?.fingerprint ?? "<group>"} --dry-run`,
+    `Show the sample:  sagabox dlq show ${largest?.sampleId ?? "<id>"}`,
+    `List a group:     sagabox dlq list --group ${largest?.fingerprint ?? "<group>"}`,
+    `Plan a replay:    sagabox dlq replay --group ${largest?.fingerprint ?? "<group>"} --dry-run`,
   ].join("\n");
 }
 
-/** Without a word about which, the causes say more than thousands of letters. */
+/** Without a filter it prints groups, because thousands of single dead letters are hard to read. */
 export function list(input: CommandInput, io: Io): Promise<number> {
   const { values } = input;
   const plain = ["letters", "closed", "after"].every((name) => values[name] === undefined);
@@ -80,7 +80,7 @@ export function list(input: CommandInput, io: Io): Promise<number> {
 }
 
 function deadLettersText(letters: Awaited<ReturnType<typeof findDeadLetters>>, limit: number): string {
-  if (letters.length === 0) return "There are no such dead letters.";
+  if (letters.length === 0) return "No matching dead letters.";
   const rows = letters.map((letter) => [
     letter.id,
     letter.fingerprint,
@@ -94,18 +94,7 @@ function deadLettersText(letters: Awaited<ReturnType<typeof findDeadLetters>>, l
     cutToSecond(letter.failedAt),
     letter.closedAs,
   ]);
-  const headings = [
-    "letter",
-    "group",
-    "consumer",
-    "type",
-    "message",
-    "key",
-    "died",
-    "attempts",
-    "error",
-    "at",
-  ];
+  const headings = ["id", "group", "consumer", "type", "message", "key", "died", "attempts", "error", "at"];
   const more = letters.length < limit ? [] : ["", `More: add --after ${letters.at(-1)?.id ?? ""}`];
   return [table([...headings, "closed"], rows), ...more].join("\n");
 }
@@ -118,17 +107,17 @@ export async function show(input: CommandInput, io: Io): Promise<number> {
   return DONE;
 }
 
-/** One letter for people: what it is, why it is here, what it carries, and what was done about it. */
+/** Renders one dead letter: message, error, data, earlier actions and the next commands. */
 export function deadLetterText(letter: DeadLetterView): string {
   const { original_message: message, dlq_metadata: why } = letter;
   const marks = [
-    ...(letter.isSealed ? ["personal fields sealed"] : []),
+    ...(letter.isSealed ? ["personal fields encrypted"] : []),
     ...(letter.isClaimChecked ? ["payload in a store"] : []),
   ];
   const state = why.closed_as === null ? "open" : `${why.closed_as} at ${cutToSecond(why.closed_at ?? "")}`;
   return [
     `Dead letter ${why.id}, ${state}`,
-    `group ${why.fingerprint ?? "none yet"}: ${shorten(letter.label, 120)}`,
+    `group ${why.fingerprint ?? "not assigned yet"}: ${shorten(letter.label, 120)}`,
     "",
     `died      ${cutToSecond(why.failed_at)} at ${why.consumer_group ?? "the outbox"}, ${why.reason} after ${why.retry_count} attempts`,
     `error     ${why.error_type}: ${why.error_message}`,
@@ -139,21 +128,21 @@ export function deadLetterText(letter: DeadLetterView): string {
     `headers   ${JSON.stringify(message.headers)}`,
     `data      ${message.data}${marks.length === 0 ? "" : `  (${marks.join(", ")})`}`,
     ...stackLines(why.stack_trace, why.error_message),
-    ...section("Other deaths of this message here:", letter.others.map(relatedText)),
-    ...section("Replayed with other data:", letter.edits.map(editText)),
-    ...section("What was done:", letter.actions.map(actionText)),
+    ...section("Other dead letters of this message for this consumer:", letter.others.map(relatedText)),
+    ...section("Replays with edited data:", letter.edits.map(editText)),
+    ...section("Actions:", letter.actions.map(actionText)),
     ...nextSteps(letter),
   ]
     .map(indentLines)
     .join("\n");
 }
 
-// A text that came with the message or from whoever acted has no line that begins like one of ours.
+// Indents continuation lines, so that text from a message or an operator cannot imitate a line of this output.
 function indentLines(line: string): string {
   return line.replaceAll("\n", "\n          ");
 }
 
-/** Where it was thrown. Most stacks begin with the error itself, which was told already. */
+/** Renders the stack without the error message at its start, which is printed above already. */
 export function stackLines(stack: string | null, message: string): readonly string[] {
   if (stack === null) return [];
   const frames = stack.search(/^\s+at /m);
@@ -176,14 +165,14 @@ function section(title: string, lines: readonly string[]): readonly string[] {
 
 function relatedText(other: DeadLetterView["others"][number]): string {
   const { id, failedAt, reason, errorType, errorMessage, closedAs } = other;
-  return `letter ${id}, ${cutToSecond(failedAt)}, ${reason}, ${closedAs ?? "open"}: ${shorten(`${errorType}: ${errorMessage}`)}`;
+  return `dead letter ${id}, ${cutToSecond(failedAt)}, ${reason}, ${closedAs ?? "open"}: ${shorten(`${errorType}: ${errorMessage}`)}`;
 }
 
 function editText(edit: DeadLetterView["edits"][number]): string {
   const checked =
     edit.contract === null ? "not checked against a contract" : `checked against ${edit.contract}`;
   const change = `${edit.beforeHash.slice(0, 12)} → ${edit.afterHash.slice(0, 12)}`;
-  return `${cutToSecond(edit.at)} version ${edit.version} by ${edit.actor}: ${edit.reason} (letter ${edit.letterId}, ${change}, ${checked})`;
+  return `${cutToSecond(edit.at)} version ${edit.version} by ${edit.actor}: ${edit.reason} (dead letter ${edit.letterId}, ${change}, ${checked})`;
 }
 
 function actionText({
@@ -194,15 +183,15 @@ function actionText({
   outcome,
   letterId,
 }: DeadLetterView["actions"][number]): string {
-  return `${cutToSecond(at)} ${action} of letter ${letterId} by ${actor}, ${outcome}${reason === null ? "" : `: ${reason}`}`;
+  return `${cutToSecond(at)} ${action} of dead letter ${letterId} by ${actor}, ${outcome}${reason === null ? "" : `: ${reason}`}`;
 }
 
 function nextSteps({
   original_message: message,
   dlq_metadata: { id, closed_as: closed },
 }: DeadLetterView): string[] {
-  const explain = `Its whole life:  sagabox explain ${message.id}`;
+  const explain = `Full history:    sagabox explain ${message.id}`;
   if (closed !== null) return ["", explain];
-  const act = `Once repaired:   sagabox dlq replay ${id} --reason <text>`;
-  return ["", explain, act, `Or for good:     sagabox dlq discard ${id} --reason <text> --yes`];
+  const act = `After the fix:   sagabox dlq replay ${id} --reason <text>`;
+  return ["", explain, act, `Or close it:     sagabox dlq discard ${id} --reason <text> --yes`];
 }

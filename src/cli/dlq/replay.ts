@@ -16,7 +16,7 @@ import { startProgress } from "../progress.ts";
 import { dropUndefined, numberValue } from "../saga/input.ts";
 import { readFilter, isFiltered, shorten, withDeadLetters } from "./input.ts";
 
-/** `dlq replay <letter>` */
+/** `dlq replay <id>` */
 export async function replayOne(input: CommandInput, io: Io): Promise<number> {
   const by = readActorAndReason(input, io);
   const { letter, line, why } = await withDeadLetters(input, io, async (admin) => {
@@ -26,24 +26,26 @@ export async function replayOne(input: CommandInput, io: Io): Promise<number> {
       ...replayed,
       line: replayed.table,
       why: await explainWait(admin, consumer).catch(() => undefined),
-    }; // it is replayed, whatever
+    };
   });
   const { id, message, consumer } = letter;
   if (input.values["json"] === true) io.out(jsonText({ letter: id, messageId: message.id, consumer, line }));
   else
     io.out(
       safeLines(
-        `Letter ${id} is on its way to ${consumer ?? "the outbox"} again. See: sagabox explain ${message.id}`,
+        `Dead letter ${id} was sent back to ${consumer ?? "the outbox"}. See: sagabox explain ${message.id}`,
       ),
     );
-  if (why !== undefined) io.err(safeLines(`It waits there: ${why}.`));
+  if (why !== undefined) io.err(safeLines(`It is waiting: ${why}.`));
   return DONE;
 }
 
-/** `dlq replay --group …`: says what it would do, and does it once that is confirmed. */
+/** `dlq replay --group …`: prints the plan and replays in stages after confirmation. */
 export async function replayMany(input: CommandInput, io: Io): Promise<number> {
   if (!isFiltered(input) && input.values["all"] !== true) {
-    throw new UsageError('"sagabox dlq replay" needs a letter, a filter such as --group, or --all.');
+    throw new UsageError(
+      '"sagabox dlq replay" needs the id of a dead letter, a filter such as --group, or --all.',
+    );
   }
   const filter = readFilter(input);
   const pace = dropUndefined({ rate: numberValue(input, "rate"), canary: numberValue(input, "canary") });
@@ -51,7 +53,7 @@ export async function replayMany(input: CommandInput, io: Io): Promise<number> {
   const planAll = () => withDeadLetters(input, io, (admin) => planReplay(admin, filter, pace));
   if (isDryRun(input)) {
     const plan = await planAll();
-    const text = `${planText(plan)}\nNothing was replayed: this was a dry run.`;
+    const text = `${planText(plan)}\nDry run: nothing was replayed.`;
     io.out(input.values["json"] === true ? jsonText({ dryRun: true, ...plan }) : text);
     return DONE;
   }
@@ -59,10 +61,10 @@ export async function replayMany(input: CommandInput, io: Io): Promise<number> {
   if (input.values["yes"] !== true) {
     const plan = await planAll();
     io.err(planText(plan));
-    const what = `${plan.letters} letters go back to where they failed.`;
+    const what = `${plan.letters} dead letters are sent back to where they failed.`;
     if (!(await confirmAction(input, io, { what, matters: plan.letters > 0 }))) return STOPPED;
   }
-  const bar = startProgress(io, "Replayed");
+  const progress = startProgress(io, "Replayed");
   const report = await withDeadLetters(input, io, (admin) =>
     runInterruptible(io, (signal) =>
       replayInStages(admin, filter, {
@@ -71,16 +73,16 @@ export async function replayMany(input: CommandInput, io: Io): Promise<number> {
         ...dropUndefined({ wait: wait as `${number}s` | undefined }),
         signal,
         onProgress: ({ replayed, total, stage, label }) =>
-          bar.update(replayed, total, `${stage}, ${shorten(label, 40)}`),
+          progress.update(replayed, total, `${stage}, ${shorten(label, 40)}`),
       }),
     ),
-  ).finally(() => bar.end());
+  ).finally(() => progress.end());
   io.out(input.values["json"] === true ? jsonText(report) : reportText(report));
   return report.verdict === "done" ? DONE : STOPPED;
 }
 
 function planText({ letters, groups, stages }: ReplayPlan): string {
-  if (letters === 0) return "There are no such open dead letters.";
+  if (letters === 0) return "No matching open dead letters.";
   const rows = groups.map((group) => [
     group.fingerprint,
     group.open,
@@ -91,19 +93,19 @@ function planText({ letters, groups, stages }: ReplayPlan): string {
   const [canary, ...ramp] = stages;
   const paces = ramp.map(({ perSecond }) => String(Math.round(perSecond * 10) / 10)).join(", ");
   const idle = groups.flatMap(({ notRunning, fingerprint }) =>
-    notRunning === null ? [] : [safeLines(`Would not be replayed: ${fingerprint}, ${notRunning}.`)],
+    notRunning === null ? [] : [safeLines(`Not replayed: ${fingerprint}, ${notRunning}.`)],
   );
   return [
     table(["group", "open", "consumer", "running", "cause"], rows),
     "",
     ...idle,
-    `Of each group ${canary?.letters ?? 1} go first; when all are handled, ${paces} a second. A group whose failure comes`,
-    "back is stopped, the others go on.",
+    `${canary?.letters ?? 1} of each group go first; when they are handled, the rate is ${paces} per second. If a group fails`,
+    "again, its replay stops and the other groups continue.",
   ].join("\n");
 }
 
 function reportText({ groups, replayed, handled, diedAgain, waiting, left, tookMs }: ReplayReport): string {
-  if (groups.length === 0) return "There are no such open dead letters.";
+  if (groups.length === 0) return "No matching open dead letters.";
   const rows = groups.map((group) => [
     group.fingerprint,
     group.verdict,
@@ -138,6 +140,6 @@ function reportText({ groups, replayed, handled, diedAgain, waiting, left, tookM
     `${replayed} replayed in ${seconds} s: ${handled} handled, ${diedAgain} died again, ${waiting} waiting; ${left} left.`,
     ...(left + waiting === 0
       ? []
-      : ["The same command goes on with what is left; it begins with a canary again."]),
+      : ["Run the same command again to continue. It starts with a canary again."]),
   ].join("\n");
 }

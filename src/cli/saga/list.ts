@@ -35,7 +35,7 @@ export async function list(input: CommandInput, io: Io): Promise<number> {
     "after",
   ]);
   rejectArguments(input);
-  // The function behind checks these values, and says which are allowed.
+  // The admin function checks the values, and its error lists the allowed ones.
   const filter = dropUndefined({
     type: textValue(input, "type"),
     status: textValue(input, "status"),

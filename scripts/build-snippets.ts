@@ -20,6 +20,7 @@ export const pages = [
   "docs/guides/dead-letters.md",
   "docs/guides/large-payloads.md",
   "docs/guides/audit.md",
+  "docs/guides/doctor.md",
   "docs/guides/privacy.md",
   "docs/guides/running.md",
   "docs/guides/tracing.md",

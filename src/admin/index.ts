@@ -1,14 +1,10 @@
 // What people may do to a running system, one function for each operation; the bus, the command line and the dashboard
 // all call these. Reading needs nothing but the database. Changing needs to say who and why, is checked against the
 // row under its lock, and is carried out by whichever worker knows the definition.
+export { pgDatabase, type Database, type PgPool } from "../storage/index.ts";
 export { checkSagas, type CheckFinding, type CheckOptions, type CheckReport } from "./check-sagas.ts";
 export { verifyConservation, type VerifyConservationOptions } from "./conservation/verify.ts";
 export type { ConservationReport, ConservationVerdict } from "./conservation/tally.ts";
-export {
-  conservationSettings,
-  type ConservationOptions,
-  type ConservationSettings,
-} from "./conservation/options.ts";
 export type { ConservationFinding } from "./conservation/findings.ts";
 export { ConservationWatch } from "./conservation/watch.ts";
 export {

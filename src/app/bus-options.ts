@@ -1,5 +1,4 @@
 import type { ClaimCheckOptions } from "../claim-check/index.ts";
-import { conservationSettings, type ConservationOptions, type ConservationSettings } from "../admin/index.ts";
 import { readAuditSettings, type AuditOptions, type AuditSettings } from "../audit/index.ts";
 import type { InboxOptions } from "../inbox/index.ts";
 import { outboxSettings, type OutboxOptions } from "../outbox/index.ts";
@@ -31,6 +30,12 @@ import type { LogLevel, Observer, Telemetry } from "../telemetry/index.ts";
 import type { Transport } from "../transport/index.ts";
 import { readClaimCheck } from "./claim-check.ts";
 import { readLogSettings, type LogOptions, type LogSettings } from "./log-options.ts";
+
+/** Options of the conservation check, which every worker with the part "upkeep" runs. */
+interface ConservationOptions {
+  /** Pause between two rounds of the check. Default "1m", from "1s" to "1h". */
+  readonly every?: Duration | number;
+}
 
 export interface BusOptions {
   /** The name of this service: the source of what it publishes. */
@@ -92,7 +97,7 @@ export interface BusSettings {
   readonly inbox: InboxOptions;
   readonly sagas: SagaSettings;
   readonly audit: AuditSettings;
-  readonly conservation: ConservationSettings;
+  readonly conservation: { readonly everyMs: number };
   readonly privacy: PrivacySettings;
   readonly shutdownMs: number;
   readonly deadLetterMs: number;
@@ -132,6 +137,12 @@ const KNOWN = [
 ] as const;
 
 const DAY_MS = 86_400_000;
+
+function conservationSettings(options: ConservationOptions = {}): BusSettings["conservation"] {
+  rejectUnknownKeys("conservation", options, ["every"]);
+  const bounds = { min: 1_000, max: 3_600_000 };
+  return Object.freeze({ everyMs: milliseconds("conservation.every", options.every ?? "1m", bounds) });
+}
 
 /**
  * Merges options, environment variables and defaults, in this order of precedence. Throws one error that lists every

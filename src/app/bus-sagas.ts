@@ -1,28 +1,22 @@
-import {
+import type {
+  ActionResult,
   cancelSaga,
-  checkSagas,
+  CheckOptions,
   compensateSaga,
-  listIncidents,
-  listSagas,
+  HistoryOptions,
+  IncidentFilter,
   retryStep,
-  createSagaAdmin,
-  readSagaHistory,
+  SagaAdmin,
+  SagaFilter,
+  SagaTarget,
   settleStep,
-  showSaga,
-  signalSaga,
+  SignalOptions,
   skipStep,
-  findStuckSagas,
-  type ActionResult,
-  type CheckOptions,
-  type HistoryOptions,
-  type IncidentFilter,
-  type SagaFilter,
-  type SagaTarget,
-  type SignalOptions,
-  type StuckOptions,
+  StuckOptions,
 } from "../admin/index.ts";
 import type { AnyEvent, InputOf } from "../message/index.ts";
 import { instanceDiagram, instanceTimeline, type SagaDefinition } from "../saga/index.ts";
+import { loadAdmin, type AdminOperations } from "./load-admin.ts";
 import type { Parts } from "./parts.ts";
 import type { SagaNews } from "./saga-watch.ts";
 
@@ -35,14 +29,17 @@ export function busSagas({
   sagas,
   sagaWatch,
 }: Pick<Parts, "database" | "settings" | "sagas" | "sagaWatch">) {
-  const admin = createSagaAdmin(
-    database,
-    settings.schema,
-    () => sagas.registry.all(),
-    sagas.engine.parts.vault,
-  );
-  const hintAfter = async (action: Promise<ActionResult>): Promise<ActionResult> => {
-    const result = await action;
+  let admin: SagaAdmin | undefined;
+  const withAdmin = async <T>(
+    work: (operations: AdminOperations, admin: SagaAdmin) => Promise<T>,
+  ): Promise<T> => {
+    const operations = await loadAdmin();
+    const { registry, engine } = sagas;
+    admin ??= operations.createSagaAdmin(database, settings.schema, () => registry.all(), engine.parts.vault);
+    return work(operations, admin);
+  };
+  const withHint: typeof withAdmin<ActionResult> = async (work) => {
+    const result = await withAdmin(work);
     sagas.hint(result.sagaId);
     return result;
   };
@@ -50,39 +47,43 @@ export function busSagas({
     /** Calls `listener` for every step and status change made by this process. Returns a function that unsubscribes. */
     watch: (listener: (news: SagaNews) => void): (() => void) => sagaWatch.listen(listener),
     /** Lists instances that match the filter. */
-    list: (filter?: SagaFilter) => listSagas(admin, filter),
+    list: (filter?: SagaFilter) => withAdmin((use, admin) => use.listSagas(admin, filter)),
     /** Returns one instance with its steps. Throws if it does not exist. */
-    show: (id: string) => showSaga(admin, id),
+    show: (id: string) => withAdmin((use, admin) => use.showSaga(admin, id)),
     /** Returns the recorded transitions of one instance. */
-    history: (id: string, options?: HistoryOptions) => readSagaHistory(admin, id, options),
+    history: (id: string, options?: HistoryOptions) =>
+      withAdmin((use, admin) => use.readSagaHistory(admin, id, options)),
     /** Lists instances that have made no progress for some time. */
-    stuck: (options?: StuckOptions) => findStuckSagas(admin, options),
+    stuck: (options?: StuckOptions) => withAdmin((use, admin) => use.findStuckSagas(admin, options)),
     /** Lists incidents: failed steps that wait for a decision. */
-    incidents: (filter?: IncidentFilter) => listIncidents(admin, filter),
+    incidents: (filter?: IncidentFilter) => withAdmin((use, admin) => use.listIncidents(admin, filter)),
     /** Replays recorded histories against the definitions registered in this process and reports differences. */
-    check: (options?: CheckOptions) => checkSagas(admin, options),
+    check: (options?: CheckOptions) => withAdmin((use, admin) => use.checkSagas(admin, options)),
     /** Lists every definition registered in this process, in every version. */
     definitions: (): readonly SagaDefinition[] => sagas.registry.all(),
     /** Draws one instance in Mermaid: over its definition if that is registered in this process, else as a timeline. */
-    diagram: async (id: string): Promise<string> => {
-      const { type, definitionVersion, correlationId, status, state } = await showSaga(admin, id);
-      const definition = admin.definitionOf(type, definitionVersion);
-      const instance = { id, type, key: correlationId, status, state };
-      return definition === undefined ? instanceTimeline(instance) : instanceDiagram(definition, instance);
-    },
+    diagram: (id: string): Promise<string> =>
+      withAdmin(async (use, admin) => {
+        const { type, definitionVersion, correlationId, status, state } = await use.showSaga(admin, id);
+        const definition = admin.definitionOf(type, definitionVersion);
+        const instance = { id, type, key: correlationId, status, state };
+        return definition === undefined ? instanceTimeline(instance) : instanceDiagram(definition, instance);
+      }),
     /** Runs a failed step again. */
-    retry: (id: string, options: Parameters<typeof retryStep>[2]) => hintAfter(retryStep(admin, id, options)),
+    retry: (id: string, options: Parameters<typeof retryStep>[2]) =>
+      withHint((use, admin) => use.retryStep(admin, id, options)),
     /** Skips a failed step and continues with the next one. */
-    skip: (id: string, options: Parameters<typeof skipStep>[2]) => hintAfter(skipStep(admin, id, options)),
+    skip: (id: string, options: Parameters<typeof skipStep>[2]) =>
+      withHint((use, admin) => use.skipStep(admin, id, options)),
     /** Records the outcome of a step that was completed outside sagabox. */
     settle: (id: string, options: Parameters<typeof settleStep>[2]) =>
-      hintAfter(settleStep(admin, id, options)),
+      withHint((use, admin) => use.settleStep(admin, id, options)),
     /** Undoes the completed steps of an instance. */
     compensate: (id: string, options: Parameters<typeof compensateSaga>[2]) =>
-      hintAfter(compensateSaga(admin, id, options)),
+      withHint((use, admin) => use.compensateSaga(admin, id, options)),
     /** Cancels an instance. */
     cancel: (id: string, options: Parameters<typeof cancelSaga>[2]) =>
-      hintAfter(cancelSaga(admin, id, options)),
+      withHint((use, admin) => use.cancelSaga(admin, id, options)),
     /** Delivers an event to an instance that waits for it. Calls with the same `id` take effect once; default: a new id. */
     signal: <E extends AnyEvent>(
       target: SagaTarget,
@@ -91,7 +92,7 @@ export function busSagas({
       options: Omit<SignalOptions, "id"> & { readonly id?: string },
     ) => {
       const id = options.id ?? sagas.engine.parts.newId();
-      return hintAfter(signalSaga(admin, target, event, data, { ...options, id }));
+      return withHint((use, admin) => use.signalSaga(admin, target, event, data, { ...options, id }));
     },
   };
 }

@@ -1,17 +1,11 @@
 import type { Readable } from "node:stream";
-import {
-  buryLiveMessage,
-  type BuryOptions,
-  createDeadLetterAdmin,
-  discardDeadLetters,
-  type DiscardOptions,
-  editDeadLetter,
-  type GroupFilter,
-  listDeadLetterGroups,
-  planReplay,
-  type ReplayFilter,
-  replayInStages,
-  type StagedReplayOptions,
+import type {
+  BuryOptions,
+  DeadLetterAdmin,
+  DiscardOptions,
+  GroupFilter,
+  ReplayFilter,
+  StagedReplayOptions,
 } from "../admin/index.ts";
 import { type Acting, readActing } from "../audit/index.ts";
 import type { AttachOptions, ByteSource } from "../claim-check/index.ts";
@@ -72,6 +66,7 @@ import {
   transactionLimits,
 } from "./bus-transaction.ts";
 import { busPayloads, type BusPayloads } from "./claim-check.ts";
+import { type AdminOperations, loadAdmin } from "./load-admin.ts";
 import type { Parts } from "./parts.ts";
 import { composeAll, type PreparedMessage } from "./prepared-message.ts";
 import { startSaga } from "./saga-transaction.ts";
@@ -391,7 +386,7 @@ function busDeadLetters(
   { deadLetters, wakeUp, settings }: DeadLetterParts,
   registry: Pick<HandlerRegistry, "consumers">,
 ) {
-  const admin = createDeadLetterAdmin(deadLetters.database, settings.schema);
+  let admin: DeadLetterAdmin | undefined;
   const toActor = (where: string, acting: Acting) => {
     rejectUnknownKeys(where, acting, ["actor", "reason"]);
     return readActing(where, acting, settings.service);
@@ -400,6 +395,15 @@ function busDeadLetters(
     work.catch((error: unknown) => {
       throw explainPostgresError(error, quoteSchema(settings.schema), "operator");
     });
+  const withAdmin = <T>(
+    work: (operations: AdminOperations, admin: DeadLetterAdmin) => Promise<T>,
+  ): Promise<T> =>
+    explainFailure(
+      loadAdmin().then((operations) => {
+        admin ??= operations.createDeadLetterAdmin(deadLetters.database, settings.schema);
+        return work(operations, admin);
+      }),
+    );
   const contracts = (): readonly { readonly consumer: string; readonly contract: AnyContract }[] =>
     registry
       .consumers()
@@ -412,7 +416,7 @@ function busDeadLetters(
     /** Returns one dead letter with its message. Throws if it does not exist. */
     show: (id: string) => explainFailure(showDeadLetter(deadLetters, id)),
     /** Groups open dead letters by cause. */
-    groups: (filter: GroupFilter = {}) => explainFailure(listDeadLetterGroups(admin, filter)),
+    groups: (filter: GroupFilter = {}) => withAdmin((use, admin) => use.listDeadLetterGroups(admin, filter)),
     /** Sends one dead letter again. The actor in the audit log defaults to the service name. */
     replay: async (id: string, acting: Acting = {}) => {
       const replayed = await explainFailure(
@@ -423,10 +427,10 @@ function busDeadLetters(
     },
     /** Returns what `replayAll` would do, without changing anything. */
     planReplay: (filter: ReplayFilter, pace: Pick<StagedReplayOptions, "rate" | "canary"> = {}) =>
-      explainFailure(planReplay(admin, filter, pace)),
+      withAdmin((use, admin) => use.planReplay(admin, filter, pace)),
     /** Replays cause by cause: a canary first, then growing stages. If the cause recurs, its group stops. */
     replayAll: (filter: ReplayFilter, options: StagedReplayOptions) =>
-      explainFailure(replayInStages(admin, filter, options)),
+      withAdmin((use, admin) => use.replayInStages(admin, filter, options)),
     /** Replays one dead letter with replaced data, validated by the contract of its handler in this process. */
     edit: (
       id: string,
@@ -435,7 +439,9 @@ function busDeadLetters(
       const findContract = (consumer: string | null, type: string): AnyContract | undefined =>
         contracts().find((one) => one.contract.name === type && (consumer ?? one.consumer) === one.consumer)
           ?.contract;
-      return explainFailure(editDeadLetter(admin, id, { ...options, contractOf: findContract }));
+      return withAdmin((use, admin) =>
+        use.editDeadLetter(admin, id, { ...options, contractOf: findContract }),
+      );
     },
     /** Discards one dead letter; it will not be replayed. The actor in the audit log defaults to the service name. */
     discard: async (id: string, acting: Acting = {}) => {
@@ -447,10 +453,10 @@ function busDeadLetters(
     },
     /** Discards every open dead letter that matches the filter. */
     discardAll: (filter: ReplayFilter, options: DiscardOptions) =>
-      explainFailure(discardDeadLetters(admin, filter, options)),
+      withAdmin((use, admin) => use.discardDeadLetters(admin, filter, options)),
     /** Moves a message that still waits, or keeps failing, to the dead letters. */
     bury: (messageId: string, options: BuryOptions) =>
-      explainFailure(buryLiveMessage(admin, messageId, options)),
+      withAdmin((use, admin) => use.buryLiveMessage(admin, messageId, options)),
     /** Lists every contract that has a handler in this process, with its consumer. */
     contracts,
   };

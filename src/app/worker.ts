@@ -1,4 +1,4 @@
-import { assertRights, ConservationWatch, type Extra, type RoleName } from "../admin/index.ts";
+import type { ConservationWatch, Extra, RoleName } from "../admin/index.ts";
 import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { Consumer, type ConsumerDefinition, CrashLedger, type HandlerRegistry } from "../inbox/index.ts";
 import { decodeHint, type Hint } from "../lanes/index.ts";
@@ -32,6 +32,7 @@ import { ConsumerWatch } from "./consumer-watch.ts";
 import { drainMs } from "./drain-time.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
 import { Janitor } from "./janitor.ts";
+import { type AdminOperations, loadAdmin } from "./load-admin.ts";
 import type { Parts } from "./parts.ts";
 import { type BusTopology, describeTopology } from "./topology.ts";
 
@@ -109,7 +110,13 @@ export class Worker {
     await assertOwnSessions(database);
     await assertMigrated(database, settings.schema);
     await assertWritable(database);
-    await assertRights(database, settings.schema, rolesFor(this.#running), extrasFor(this.#parts.outbox));
+    const admin = await loadAdmin();
+    await admin.assertRights(
+      database,
+      settings.schema,
+      rolesFor(this.#running),
+      extrasFor(this.#parts.outbox),
+    );
     if (this.#isRunning("sagas")) await sagas.registerDefinitions();
     this.#assertNotStopped();
     if (this.#isRunning("relay", "consumers", "sagas")) await openTransport(transport, observer);
@@ -119,7 +126,7 @@ export class Worker {
     inbox.slots.limit = connectionsForHandlers(database.size, definitions.length);
     this.#consumers = this.#makeConsumers(definitions);
     const supervisor = new Supervisor({
-      services: this.#listServices(options),
+      services: this.#listServices(options, this.#createConservationWatch(admin)),
       stopDeadlineMs: settings.shutdownMs,
       onStopTrouble: (_name, error) => {
         this.#isClean = false;
@@ -228,7 +235,7 @@ export class Worker {
           this.#parts.observer.emit("consumer.sealed", { consumer, type: contract.name });
   }
 
-  #listServices(options: RunOptions): SupervisedService[] {
+  #listServices(options: RunOptions, conservation: ConservationWatch): SupervisedService[] {
     const { relay, mover, history, depthWatch, sagas, claimCheck, privacy, observer } = this.#parts;
     const asSupervised = (name: string, service: SupervisedService["service"]): SupervisedService => ({
       name,
@@ -251,7 +258,7 @@ export class Worker {
         asSupervised("janitor", new Janitor(this.#parts)),
         asSupervised("audit sealer", createAuditSealer(this.#parts)),
         asSupervised("audit watch", createAuditWatch(this.#parts)),
-        asSupervised("conservation", this.#createConservationWatch()),
+        asSupervised("conservation", conservation),
       ),
       ...(privacy === undefined
         ? []
@@ -281,11 +288,11 @@ export class Worker {
     return [server];
   }
 
-  #createConservationWatch(): ConservationWatch {
+  #createConservationWatch(admin: AdminOperations): ConservationWatch {
     const { database, settings, outbox, observer } = this.#parts;
     const { schema, worker, conservation } = settings;
     const retentions = { deadLetterMs: settings.deadLetterMs, archiveMs: outbox.retentionMs };
-    return new ConservationWatch({ database, schema, worker, observer, retentions, ...conservation });
+    return new admin.ConservationWatch({ database, schema, worker, observer, retentions, ...conservation });
   }
 
   async #stop(): Promise<StopResult> {

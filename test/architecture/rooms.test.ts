@@ -1,7 +1,8 @@
+import { posix } from "node:path";
 import { expect, test } from "vitest";
 import { checkRooms } from "./check-rooms.ts";
 import { rooms } from "./rooms.ts";
-import { filesBelow, isTest, show } from "./source-file.ts";
+import { filesBelow, isTest, readImports, show } from "./source-file.ts";
 
 const sources = filesBelow("src", ".ts").filter(({ path }) => !isTest(path));
 
@@ -24,6 +25,29 @@ test("no two rooms may import each other", () => {
     room.rooms.map((other) => [name, other] as const),
   );
   expect(pairs.filter(([name, other]) => rooms[other]?.rooms.includes(name))).toEqual([]);
+});
+
+/** Every file that importing `entry` loads at once; `import()` loads later. */
+function loadedBy(entry: string): ReadonlySet<string> {
+  const byPath = new Map(sources.map((file) => [file.path, file]));
+  const loaded = new Set<string>();
+  const visit = (path: string): void => {
+    const file = byPath.get(path);
+    if (file === undefined || loaded.has(path)) return;
+    loaded.add(path);
+    for (const { specifier, typeOnly, isDynamic } of readImports(file))
+      if (!typeOnly && !isDynamic && specifier.startsWith("."))
+        visit(posix.join(posix.dirname(path), specifier));
+  };
+  visit(entry);
+  return loaded;
+}
+
+test('`import "sagabox"` loads no file of admin, and at most 420 files', () => {
+  const loaded = [...loadedBy("src/index.ts")];
+  expect(loaded).toContain("src/app/bus.ts");
+  expect(loaded.filter((path) => path.startsWith("src/admin/"))).toEqual([]);
+  expect(loaded.length).toBeLessThanOrEqual(420);
 });
 
 test("a planted import of a higher room is found, with its line and what would be allowed", () => {

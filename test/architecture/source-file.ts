@@ -23,6 +23,8 @@ export interface ImportedModule {
   readonly specifier: string;
   readonly line: number;
   readonly typeOnly: boolean;
+  /** True for `import()`, which loads the module when it is called. */
+  readonly isDynamic: boolean;
 }
 
 /** Any node of the syntax tree; the checks look at a few fields and narrow them first. */
@@ -63,18 +65,25 @@ export function readImports({ path, text }: SourceFile): ImportedModule[] {
       start,
       specifier: moduleRequest.value,
       typeOnly: entries.length > 0 && entries.every((entry) => entry.isType),
+      isDynamic: false,
     })),
     ...module.staticExports.flatMap(({ start, entries }) =>
-      entries.map((entry) => ({ start, specifier: entry.moduleRequest?.value, typeOnly: entry.isType })),
+      entries.map((entry) => ({
+        start,
+        specifier: entry.moduleRequest?.value,
+        typeOnly: entry.isType,
+        isDynamic: false,
+      })),
     ),
     ...module.dynamicImports.map(({ start, moduleRequest }) => ({
       start,
       specifier: quotedText(text.slice(moduleRequest.start, moduleRequest.end)),
       typeOnly: false,
+      isDynamic: true,
     })),
   ];
-  return statements.flatMap(({ start, specifier, typeOnly }) =>
-    specifier === undefined ? [] : [{ specifier, line: lineAt(text, start), typeOnly }],
+  return statements.flatMap(({ start, specifier, typeOnly, isDynamic }) =>
+    specifier === undefined ? [] : [{ specifier, line: lineAt(text, start), typeOnly, isDynamic }],
   );
 }
 

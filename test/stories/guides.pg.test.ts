@@ -8,6 +8,7 @@ import postgres from "postgres";
 import { createBus, message, permanent, type Bus } from "sagabox";
 import { MemoryTransport } from "sagabox/testing";
 import { expect, onTestFinished, test } from "vitest";
+import { findProblems } from "../../examples/guides/admin.ts";
 import * as consuming from "../../examples/guides/consuming.ts";
 import { CustomerMoved, OrderPlaced, ReserveStock, StockCounted } from "../../examples/guides/contracts.ts";
 import * as deadLetters from "../../examples/guides/dead-letters.ts";
@@ -271,3 +272,10 @@ test("G1: the worker runs the application of the guide and stops cleanly", { tim
 });
 
 const subscribed = "select topic as found from sagabox.subscription";
+
+test("sagabox/admin finds what is wrong with the server, from the user's own code", async () => {
+  const { pool } = await setup();
+  const problems = await findProblems(pool); // the test server runs with fsync off
+  expect(problems.filter((line) => line.startsWith("durability: fsync is off"))).toHaveLength(1);
+  expect(problems.filter((line) => line.startsWith("conservation"))).toEqual([]);
+});

@@ -1,27 +1,35 @@
-/** With what the bytes of an attachment are sealed: a key of one person, and a salt of this attachment alone. */
-// A type and not an interface, so that it counts as JSON.
+/**
+ * How the bytes of an attachment are encrypted: with the key of one data subject and a salt used for this
+ * attachment only.
+ */
+// A type alias, because an interface is not assignable to `Json`.
 export type EncryptionInfo = {
   readonly keyId: string;
   /** 16 random bytes. */
   readonly salt: string;
-  /** How many bytes come out when it is opened; `bytes` of the reference counts what is stored. */
+  /** Size after decryption, in bytes. `bytes` of the reference is the stored size. */
   readonly plainBytes: number;
 };
 
-/** Sealed attachments consist of chunks of this many bytes, the last one shorter, each with a tag behind it. */
+/**
+ * Size of an encrypted chunk before its tag, in bytes. Only the last chunk of an attachment may be shorter.
+ */
 export const ENCRYPTED_CHUNK_BYTES = 65_536;
 export const ENCRYPTION_TAG_BYTES = 16;
 
 const KEY_ID = /^[A-Za-z0-9_-]{22}$/;
-/** The one spelling of 16 bytes: the last letter holds two bits only. */
+/** Base64url of 16 bytes. The last character holds two bits only, so it has four possible values. */
 const SALT = /^[A-Za-z0-9_-]{21}[AQgw]$/;
 
-/** How many bytes are stored for so many. Nothing is one chunk too: that there is no more must be sealed as well. */
+/**
+ * Returns the stored size in bytes. An empty attachment is stored as one chunk, so that its end is
+ * authenticated too.
+ */
 export function encryptedSize(plainBytes: number): number {
   return plainBytes + ENCRYPTION_TAG_BYTES * Math.max(1, Math.ceil(plainBytes / ENCRYPTED_CHUNK_BYTES));
 }
 
-/** The other way round. */
+/** Returns the size before encryption, in bytes, of an attachment with this stored size. */
 export function decryptedSize(storedBytes: number): number {
   return (
     storedBytes -
@@ -29,7 +37,10 @@ export function decryptedSize(storedBytes: number): number {
   );
 }
 
-/** The seal of something of which so many bytes are stored, if the value is one: three fields, each in its only form. */
+/**
+ * Returns the value if it describes the encryption of an attachment with this stored size, else undefined.
+ * Other fields or spellings are refused.
+ */
 export function asEncryptionInfo(value: unknown, storedBytes: number): EncryptionInfo | undefined {
   if (typeof value !== "object" || value === null || Object.keys(value).length !== 3) return undefined;
   const { keyId, salt, plainBytes } = value as Record<string, unknown>;

@@ -12,7 +12,7 @@ const clear = {
 const sealed = { keyId: "k".repeat(22), salt: `${"s".repeat(21)}A`, plainBytes: 65_537 };
 const withSeal = (seal: unknown): unknown => ({ $attachment: { ...clear, sealed: seal } });
 
-test("the schema takes attachments in clear and sealed ones, as they are", async () => {
+test("the schema accepts plain and encrypted attachments unchanged", async () => {
   for (const value of [{ $attachment: clear }, { $attachment: { ...clear, sealed } }]) {
     expect(await attachment()["~standard"].validate(value)).toEqual({ value });
     expect(findAttachments(JSON.stringify({ deep: [value] }))).toEqual([value] satisfies Attachment[]);
@@ -41,7 +41,7 @@ test.each([
   expect(asAttachment(withSeal(seal))).toBeUndefined();
 });
 
-test("how much is stored and how much comes out follow from each other", () => {
+test("encryptedSize and decryptedSize are inverse functions", () => {
   const lengths = [0, 1, 65_535, 65_536, 65_537, 131_072, 131_073, 5_368_709_120];
   expect(lengths.map(encryptedSize).map(decryptedSize)).toEqual(lengths);
   expect([0, 65_536, 65_537].map(encryptedSize)).toEqual([16, 65_552, 65_569]);

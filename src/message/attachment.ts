@@ -2,14 +2,17 @@ import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { asEncryptionInfo, type EncryptionInfo } from "./attachment-encryption.ts";
 import { isBlobReference, type BlobReference } from "./blob-reference.ts";
 
-/** A file beside the message: what `bus.attach()` returns and `context.open()` reads. Plain JSON; the bytes lie in a store. */
-// A type and not an interface, so that it counts as JSON.
+/**
+ * A file that belongs to a message: `bus.attach()` returns it, and `context.open()` reads it. It is plain
+ * JSON; the bytes are in a store.
+ */
+// A type alias, because an interface is not assignable to `Json`.
 export type Attachment = {
   readonly $attachment: {
     readonly [Field in keyof BlobReference]: BlobReference[Field];
   } & {
     readonly contentType: string;
-    /** Of what was attached for a person; absent when it is stored in clear. */
+    /** How the file is encrypted. Absent if it is stored in plain text. */
     readonly sealed?: EncryptionInfo;
   };
 };
@@ -22,7 +25,10 @@ export function isContentType(value: unknown): value is string {
   return typeof value === "string" && value.length <= 255 && CONTENT_TYPE.test(value);
 }
 
-/** The attachment that a value is, with nothing but its own fields in their order; undefined when it is none. */
+/**
+ * Returns the value as an attachment with its fields in a fixed order, or undefined if it is not an
+ * attachment.
+ */
 export function asAttachment(value: unknown): Attachment | undefined {
   if (!isRecord(value) || Object.keys(value).length !== 1 || !Object.hasOwn(value, "$attachment"))
     return undefined;
@@ -33,17 +39,20 @@ export function asAttachment(value: unknown): Attachment | undefined {
   const { store, key, bytes, sha256 } = reference;
   const clear = { store, key, bytes, sha256, contentType };
   if (!Object.hasOwn(inner, "sealed")) return { $attachment: clear };
-  // A seal that is not understood must not make it an attachment in clear.
-  const seal = asEncryptionInfo(sealed, bytes);
-  return seal === undefined ? undefined : { $attachment: { ...clear, sealed: seal } };
+  // If the encryption cannot be read, the attachment must not pass as an unencrypted one.
+  const encryption = asEncryptionInfo(sealed, bytes);
+  return encryption === undefined ? undefined : { $attachment: { ...clear, sealed: encryption } };
 }
 
-/** Whether a value is an attachment: for fields of your schema library, as in `z.custom<Attachment>(isAttachment)`. */
+/**
+ * Returns true if the value is an attachment. For a field of your schema library, as in
+ * `z.custom<Attachment>(isAttachment)`.
+ */
 export function isAttachment(value: unknown): value is Attachment {
   return asAttachment(value) !== undefined;
 }
 
-/** The schema of a message that is nothing but an attachment. */
+/** Returns the schema of a message that consists of one attachment. */
 export function attachment(): StandardSchemaV1<Attachment, Attachment> {
   return schema;
 }
@@ -61,7 +70,9 @@ const schema: StandardSchemaV1<Attachment, Attachment> = {
   },
 };
 
-/** Every attachment in a JSON text of ours. A text without any costs one native search. */
+/**
+ * Finds all attachments in the JSON text of a payload. A text without attachments costs one native search.
+ */
 export function findAttachments(text: string): readonly Attachment[] {
   if (!text.includes(ATTACHMENT_MARK)) return [];
   const found: Attachment[] = [];

@@ -1,7 +1,10 @@
-/** Where bytes lie and how to know them again: never an address, only a name in a store that the reader has chosen. */
+/**
+ * Names bytes in a store and says how to verify them. It holds no address: the reader decides which store an
+ * id means.
+ */
 export interface BlobReference {
   readonly store: string;
-  /** Made by us and meaningless: database, day, and 128 random bits. */
+  /** Made of a database id, the day, and 128 random bits. */
   readonly key: string;
   readonly bytes: number;
   /** 64 hexadecimal digits. */
@@ -20,7 +23,7 @@ export function isBlobKey(value: unknown): value is string {
   return typeof value === "string" && value.length === 56 && KEY.test(value);
 }
 
-/** Exactly these four fields, each in its only form. */
+/** Returns true if the value has exactly these four fields, each in its canonical form. */
 export function isBlobReference(value: unknown): value is BlobReference {
   if (typeof value !== "object" || value === null || Object.keys(value).length !== 4) return false;
   const { store, key, bytes, sha256 } = value as Record<string, unknown>;

@@ -1,20 +1,20 @@
 import { envelopeVersion } from "./envelope.ts";
 import type { Message } from "./message.ts";
 
-/** Whose word an attribute is: CloudEvents itself, one of its documented extensions, or ours. */
+/** Who defines an attribute: CloudEvents, one of its documented extensions, or sagabox. */
 type Origin = "CloudEvents" | "documented extension" | "sagabox";
 
 interface AttributeEntry {
   readonly origin: Origin;
   readonly meaning: string;
-  /** Null leaves the attribute out. */
+  /** Returns null if the message does not have the attribute. */
   readonly of: (message: Message) => string | number | null;
 }
 
 /**
- * Every attribute that a message of ours has as a CloudEvent, in the order they are written. Names are lower-case
- * letters and digits, at most 20, as the specification wants them; what has no common name begins with ours, so that
- * it cannot be taken for somebody else's.
+ * All attributes of a message as a CloudEvent, in the order in which they are written. Names consist of at
+ * most 20 lower-case letters and digits, as the specification requires. Names of our own start with
+ * `sagabox`, so they cannot collide with other extensions.
  */
 export const cloudEventAttributes = {
   specversion: { origin: "CloudEvents", meaning: "always `1.0`", of: () => "1.0" },
@@ -43,7 +43,7 @@ export const cloudEventAttributes = {
   },
   correlationid: {
     origin: "documented extension",
-    meaning: "what belongs to one business process",
+    meaning: "shared by all messages of one business process",
     of: ({ correlationId }) => correlationId,
   },
   causationid: {
@@ -58,12 +58,12 @@ export const cloudEventAttributes = {
   },
   expirytime: {
     origin: "documented extension",
-    meaning: "from when on nobody needs it",
+    meaning: "when the message expires",
     of: ({ expiresAt }) => expiresAt,
   },
   sagaboxversion: {
     origin: "sagabox",
-    meaning: "always `1.0`: the event is a message of sagabox, its id unique in the whole world",
+    meaning: "always `1.0`: the event is a message of sagabox, its id is globally unique",
     of: () => envelopeVersion,
   },
   sagaboxkind: { origin: "sagabox", meaning: "`event`, `command` or `stream`", of: ({ kind }) => kind },
@@ -90,7 +90,7 @@ export const cloudEventAttributes = {
 
 const entries = Object.entries<AttributeEntry>(cloudEventAttributes);
 
-/** The attributes of a message; those it has nothing for are left out. */
+/** Returns the attributes of a message. Empty attributes are left out. */
 export function toAttributes(message: Message): Record<string, string | number> {
   const attributes: Record<string, string | number> = {};
   for (const [name, { of }] of entries) {
@@ -104,7 +104,7 @@ function toSourcePath(service: string): string {
   return `/${encodeURIComponent(service)}`;
 }
 
-/** The service that `source` names, or undefined when it was not written by us. */
+/** Returns the service that `source` names, or undefined if sagabox did not write it. */
 export function parseService(source: string): string | undefined {
   try {
     const service = decodeURIComponent(source.slice(1));
@@ -114,7 +114,7 @@ export function parseService(source: string): string | undefined {
   }
 }
 
-// Attributes must not hold control characters, and not every broker carries more than ASCII in a header.
+// Attributes must not hold control characters, and some brokers accept only ASCII in headers.
 function headersText(headers: Message["headers"]): string | null {
   if (Object.keys(headers).length === 0) return null;
   return JSON.stringify(headers).replace(

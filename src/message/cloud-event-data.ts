@@ -6,8 +6,8 @@ const textType = /^text\/[\w.+-]+$|^application\/xml$|^[\w.-]+\/[\w.-]+\+xml$/;
 const strict = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * The data of an event as JSON text. JSON stays the text it is; other texts become a JSON string, as the structured
- * mode has them; bytes that are no text cannot be carried.
+ * Returns the data of an event as JSON text. JSON stays unchanged and other text becomes a JSON string, as in
+ * structured mode. Throws CLOUD_EVENT_INVALID for binary data.
  */
 export function readEventData(data: string | Uint8Array | null, contentType: string | undefined): string {
   if (data === null || data.length === 0) return "null";
@@ -16,7 +16,10 @@ export function readEventData(data: string | Uint8Array | null, contentType: str
   return form === "json" ? checkJson(text) : JSON.stringify(checkText(text));
 }
 
-/** The text as it is, when it is JSON. What it holds is checked by whoever decodes it. */
+/**
+ * Returns the text unchanged, or throws CLOUD_EVENT_INVALID if it is not JSON. `decodeJson` checks its
+ * content later.
+ */
 export function checkJson(text: string): string {
   try {
     JSON.parse(text);
@@ -32,7 +35,7 @@ export function decodeBase64(data: unknown): Uint8Array {
     typeof data !== "string" ||
     !/^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(data)
   ) {
-    throw cloudEventInvalid("data_base64", "must be a text in Base64");
+    throw cloudEventInvalid("data_base64", "must be a Base64 string");
   }
   return Buffer.from(data, "base64");
 }
@@ -59,7 +62,7 @@ function decodeUtf8(bytes: Uint8Array): string {
   }
 }
 
-// Without a content type the data is JSON: so says the JSON format, and so it is taken in binary mode.
+// Data without a content type is JSON, as in the CloudEvents JSON format.
 function detectForm(contentType = "application/json"): "json" | "text" {
   const [, ...parameters] = contentType.toLowerCase().split(";");
   const charset = parameters.map((one) => one.trim()).find((one) => one.startsWith("charset="));
@@ -69,7 +72,7 @@ function detectForm(contentType = "application/json"): "json" | "text" {
   const media = parseMediaType(contentType);
   if (jsonType.test(media)) return "json";
   if (textType.test(media)) return "text";
-  throw cloudEventInvalid("datacontenttype", "must be JSON or a text; other data is not carried");
+  throw cloudEventInvalid("datacontenttype", "must be JSON or text; other data is not supported");
 }
 
 function parseMediaType(contentType: string): string {

@@ -8,7 +8,7 @@ import { fromCloudEvent, toCloudEvent, toCloudEventJson } from "./cloud-events.t
 
 const elsewhere = { topic: "elsewhere", key: null };
 
-test("C2: every message comes back from a CloudEvent as it was, in both modes", () => {
+test("C2: every message survives the conversion to a CloudEvent and back, in both modes", () => {
   fc.assert(
     fc.property(anyMessage, (message) => {
       expect(fromCloudEvent(toCloudEventJson(message), elsewhere)).toEqual(message);
@@ -18,7 +18,7 @@ test("C2: every message comes back from a CloudEvent as it was, in both modes", 
   );
 }, 120_000);
 
-test("C2: a message is written as the attributes of the specification, its data as the text it is", () => {
+test("C2: a message becomes the attributes of the specification, with its data unchanged", () => {
   const text = toCloudEventJson(sampleMessage);
   expect(text.endsWith(`,"data":${sampleMessage.data}}`)).toBe(true);
   expect(JSON.parse(text)).toEqual({
@@ -46,7 +46,7 @@ test("C2: a message is written as the attributes of the specification, its data 
   });
 });
 
-test("C2: names of attributes are as the specification wants them", () => {
+test("C2: attribute names follow the specification", () => {
   const names = Object.keys(cloudEventAttributes);
   expect(names.filter((name) => !/^[a-z0-9]{1,20}$/.test(name))).toEqual([]);
 });
@@ -58,7 +58,7 @@ const foreign = {
   type: "com.example.placed",
 };
 
-test("C2: a foreign event needs nothing of ours", () => {
+test("C2: a foreign event needs no sagabox attributes", () => {
   const message = fromCloudEvent(JSON.stringify({ ...foreign, data: { total: 5 } }), {
     topic: "orders",
     receivedAt: "2026-01-02T03:04:05.678Z",
@@ -81,7 +81,7 @@ test("C2: a foreign event needs nothing of ours", () => {
   });
 });
 
-test("C2: what a foreign event says beyond that is used or kept for handlers", () => {
+test("C2: optional attributes of a foreign event are used or kept as headers", () => {
   const event = {
     ...foreign,
     time: "2026-01-02t03:04:05.5+01:00",
@@ -116,7 +116,7 @@ test("C2: what a foreign event says beyond that is used or kept for handlers", (
   });
 });
 
-test("C2: two sources may use the same id, and no pair of source and id is taken for another", () => {
+test("C2: equal ids of two sources stay distinct messages", () => {
   const readId = (source: string, id: string): string =>
     fromCloudEvent({ attributes: { ...foreign, source, id }, data: null }, { topic: "t" }).id;
   const ids = [
@@ -147,20 +147,20 @@ test.each([
   ["XML", "application/xml", "<a/>", '"<a/>"', "application/xml"],
   ["nothing", "application/json", "", "null", undefined],
   ["null", "application/json", "null", "null", undefined],
-])("C2, D-15: %s is data", (_, datacontenttype, data, wanted, kept) => {
+])("C2, D-15: %s is data", (_, datacontenttype, data, expected, kept) => {
   const attributes = { ...foreign, ...(datacontenttype === undefined ? {} : { datacontenttype }) };
-  const place = { topic: "t" };
+  const options = { topic: "t" };
   const bytes = Buffer.from(data);
-  for (const given of [data, bytes]) {
-    const message = fromCloudEvent({ attributes, data: given }, place);
-    expect(message.data).toBe(wanted);
+  for (const input of [data, bytes]) {
+    const message = fromCloudEvent({ attributes, data: input }, options);
+    expect(message.data).toBe(expected);
     expect(message.headers["ce-datacontenttype"]).toBe(kept);
   }
   const encoded = JSON.stringify({ ...attributes, data_base64: bytes.toString("base64") });
-  expect(fromCloudEvent(encoded, place).data).toBe(wanted);
+  expect(fromCloudEvent(encoded, options).data).toBe(expected);
 });
 
-test("C2: structured data stays as it was written, whatever its content type says", () => {
+test("C2: structured data stays unchanged for any content type", () => {
   const text = `{"data" : {"n":12345678901234567890}, ${JSON.stringify({ ...foreign, datacontenttype: "application/octet-stream" }).slice(1)}`;
   expect(fromCloudEvent(text, { topic: "t" }).data).toBe('{"n":12345678901234567890}');
 });

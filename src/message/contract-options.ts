@@ -7,10 +7,13 @@ export type Schema = StandardSchemaV1;
 export type Out<T extends Schema> = StandardSchemaV1.InferOutput<T>;
 export type In<T extends Schema> = StandardSchemaV1.InferInput<T>;
 
-/** Data of an older version has lost its type: it is whatever JSON.parse gives. */
+/** Data of an older version has no static type: it is the result of JSON.parse. */
 export type UntypedJson = ReturnType<typeof JSON.parse>;
 
-/** The wire carries the output; it must be JSON and valid input again, or both ends cannot validate with one schema. */
+/**
+ * The output of the schema is sent. It must be JSON and valid input again, so that both sides can validate
+ * with one schema.
+ */
 export type WireSafe<T extends Schema> =
   Out<T> extends Json
     ? Out<T> extends In<T>
@@ -30,26 +33,32 @@ export type Priority = 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9;
 export interface ContractOptions<T extends Schema, F extends string = FieldPath<Out<T>>> {
   /** Any Standard Schema: zod, valibot, arktype and others. */
   readonly schema: T;
-  /** Raise it with every incompatible change, and add an upcaster from the version before. Default 1. */
+  /** Raise it with every incompatible change, and add an upcaster from the previous version. Default 1. */
   readonly version?: number;
-  /** Whose data this is, and the fields that are encrypted with their key. */
+  /** The data subject, and the fields that are encrypted with the subject's key. */
   readonly personal?: {
     readonly subject: (data: Out<T>) => string;
     readonly fields: readonly F[];
   };
-  /** From each older version to the next one: `{ 1: (v1) => v2, 2: (v2) => v3 }`. */
+  /** One function per older version, to the next one: `{ 1: (v1) => v2, 2: (v2) => v3 }`. */
   readonly upcast?: Readonly<Record<number, (old: UntypedJson) => unknown>>;
-  /** Where it is sent. Default: the routing function of the bus, else a name made from kind and type. */
+  /**
+   * The topic it is sent to. Default: the routing function of the bus, else a name made from kind and type.
+   */
   readonly topic?: string;
-  /** After this time it is no longer delivered but dead-lettered as expired. Default: never. */
+  /**
+   * Time to live. After it, the message is dead-lettered as expired instead of delivered. Default: no limit.
+   */
   readonly ttl?: Duration | number;
-  /** 9 is most urgent. Chooses among keys, never inside one. Default 5. */
+  /** 9 is most urgent. Orders messages of different keys; a key keeps its order. Default 5. */
   readonly priority?: Priority;
-  /** "strict" locks the key at publish, so that the order of calls is the order of sending. Default "commit". */
+  /**
+   * "strict" locks the key at publish, so that messages are sent in the order of the calls. Default "commit".
+   */
   readonly order?: "commit" | "strict";
-  /** Whether later messages of a key go on after one of them died. Default "continue". */
+  /** Whether later messages of a key are sent after one of them was dead-lettered. Default "continue". */
   readonly onDead?: "continue" | "hold";
-  /** How often sending is tried. Default: the policy of the outbox, 10. */
+  /** Maximum number of attempts to send it. Default: the retry policy of the outbox, 10. */
   readonly maxAttempts?: number;
   /** Type of the aggregate the message is about; the key is its id. */
   readonly aggregate?: string;
@@ -61,6 +70,6 @@ export interface CommandOptions<
   T extends Schema,
   F extends string = FieldPath<Out<T>>,
 > extends ContractOptions<T, F> {
-  /** The service that carries the command out. */
+  /** The service that executes the command. */
   readonly target?: string;
 }

@@ -2,7 +2,9 @@ import type { StandardSchemaV1 } from "@standard-schema/spec";
 import type { MessageKind } from "./message.ts";
 import type { UntypedJson } from "./contract-options.ts";
 
-/** A kind of message both ends agree on: its name, version and schema, and how it is treated on its way. */
+/**
+ * A message type that publisher and consumer agree on: its name, version and schema, and how it is delivered.
+ */
 export interface Contract<Kind extends MessageKind, Data, Input, Reply, Keyed extends boolean> {
   readonly kind: Kind;
   readonly name: string;
@@ -10,7 +12,7 @@ export interface Contract<Kind extends MessageKind, Data, Input, Reply, Keyed ex
   readonly schema: StandardSchemaV1<Input, Data>;
   readonly reply: StandardSchemaV1<unknown, Reply> | null;
   readonly personal: PersonalFields<Data> | null;
-  /** Each function turns the data of its version into the next one. */
+  /** Each function converts data of its version to the next version. */
   readonly upcast: Readonly<Record<number, (old: UntypedJson) => unknown>>;
   readonly topic: string | null;
   readonly ttlMs: number | null;
@@ -20,9 +22,12 @@ export interface Contract<Kind extends MessageKind, Data, Input, Reply, Keyed ex
   readonly maxAttempts: number | null;
   readonly aggregate: string | null;
   readonly target: string | null;
-  /** Messages with one key keep their order. Written as a method so that contracts of all data are AnyContract. */
+  /**
+   * Messages with one key keep their order. Declared as a method, so that every contract is assignable to
+   * AnyContract.
+   */
   key?(data: Data): string;
-  /** For the compiler only; there is nothing here at run time. */
+  /** Exists for the compiler only; absent at run time. */
   readonly "~types": {
     readonly data: Data;
     readonly input: Input;
@@ -31,11 +36,11 @@ export interface Contract<Kind extends MessageKind, Data, Input, Reply, Keyed ex
   };
 }
 
-/** Who the data is about, and which fields tell something about them. */
+/** The data subject, and the fields with personal data. */
 export interface PersonalFields<Data> {
   subject(data: Data): string;
   readonly fields: readonly string[];
-  /** The same of the reply to a command. */
+  /** Fields of the reply to a command with personal data of this subject. */
   readonly reply: readonly string[];
 }
 
@@ -48,10 +53,10 @@ type Typed = {
   readonly "~types": { readonly data: unknown; input: unknown; reply: unknown; keyed: boolean };
 };
 
-/** What a handler receives. */
+/** The data that a handler receives. */
 export type DataOf<C extends Typed> = C["~types"]["data"];
-/** What a publisher passes. */
+/** The data that a publisher passes. */
 export type InputOf<C extends Typed> = C["~types"]["input"];
-/** What the handler of a command returns. */
+/** The value that the handler of a command returns. */
 export type ReplyOf<C extends Typed> = C["~types"]["reply"];
 export type KeyedOf<C extends Typed> = C["~types"]["keyed"];

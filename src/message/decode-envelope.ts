@@ -7,13 +7,13 @@ import { findMember } from "./raw-member.ts";
 import { formatTraceparent, parseTraceparent } from "./trace-context.ts";
 
 interface DecodeOptions {
-  /** Where it was received; used when a foreign producer does not name the topic. */
+  /** The topic it was received on. Used if the envelope does not name one. */
   readonly topic: string;
-  /** Default 2 MB: the largest payload and as much again around it. */
+  /** Largest envelope without its data, in bytes. Default 2,097,152. */
   readonly maxBytes?: number;
 }
 
-/** Reads an envelope strictly. The data stays text; it is checked by whoever decodes it. */
+/** Parses an envelope. The data stays text; `decodeJson` checks it later. Throws ENVELOPE_INVALID. */
 export function decodeEnvelope(text: string, options: DecodeOptions): Message {
   const { data, frame } = splitEnvelope(text);
   const fields = new EnvelopeFields(parseFrame(frame, options.maxBytes ?? 2_097_152));
@@ -42,7 +42,7 @@ export function decodeEnvelope(text: string, options: DecodeOptions): Message {
   };
 }
 
-// The data is cut out and null put in its place, so that only the frame around it is parsed here.
+// Replaces the data by null, so that only the envelope around it is parsed here.
 function splitEnvelope(text: string): { data: string; frame: string } {
   const payload = findMember(text, 0, "payload");
   const data = payload === undefined ? undefined : findMember(text, payload.start, "data");
@@ -74,8 +74,8 @@ function readTraceparent(fields: EnvelopeFields, id: string): string {
 }
 
 /**
- * What was written, when that is a traceparent. A producer without tracing still gets one trace per message: the same
- * on each delivery, since it comes of the id.
+ * Returns the traceparent if it is valid. Otherwise derives one from the message id, so that a message of a
+ * producer without tracing has the same trace on each delivery.
  */
 export function traceparentOrDerived(written: string | null, id: string): string {
   if (written !== null && parseTraceparent(written) !== undefined) return written;

@@ -27,13 +27,13 @@ const OrderPlaced = event("orders.order.placed", {
   upcast: { 1: (v1) => ({ ...v1, total: v1.amount }) },
 });
 
-test("data is what the schema puts out, input what it takes", () => {
+test("data has the output type of the schema, input its input type", () => {
   expectTypeOf<DataOf<typeof OrderPlaced>["total"]>().toEqualTypeOf<number>();
   expectTypeOf<InputOf<typeof OrderPlaced>["total"]>().toEqualTypeOf<number | undefined>();
   expectTypeOf<ReplyOf<typeof OrderPlaced>>().toEqualTypeOf<never>();
 });
 
-test("whether there is a key is part of the type", () => {
+test("the type says whether a contract has a key", () => {
   const Approved = event("crm.approved", { schema: z.object({ ref: z.string() }) });
   expectTypeOf<KeyedOf<typeof OrderPlaced>>().toEqualTypeOf<true>();
   expectTypeOf<KeyedOf<typeof Approved>>().toEqualTypeOf<false>();
@@ -54,7 +54,7 @@ test("a command's reply is typed, and void without one", () => {
   expectTypeOf(Notify).not.toExtend<AnyEvent>();
 });
 
-test("every schema library gives contracts of one shape", () => {
+test("contracts of all schema libraries have the same type", () => {
   const fromValibot = event("x", { schema: v.object({ a: v.string() }), key: (data) => data.a });
   const fromArktype = stream("x", { schema: type({ a: "string" }), key: (data) => data.a });
   expectTypeOf<DataOf<typeof fromValibot>>().toEqualTypeOf<{ a: string }>();
@@ -71,9 +71,9 @@ test("mistakes do not compile", () => {
   event("x", { schema: z.object({ at: z.date() }) });
   // @ts-expect-error output is not valid input again
   event("x", { schema: z.object({ n: z.string().transform(Number) }) });
-  // @ts-expect-error a reply travels too, so it must be JSON
+  // @ts-expect-error a reply is sent too, so it must be JSON
   command("x", { schema: z.object({}), reply: z.object({ at: z.date() }) });
-  // @ts-expect-error a key is a text
+  // @ts-expect-error a key is a string
   event("x", { schema: z.object({ n: z.number() }), key: (d) => d.n });
   // @ts-expect-error an event has no reply
   event("x", { schema: z.object({}), reply: z.object({}) });

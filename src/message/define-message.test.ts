@@ -24,7 +24,7 @@ const OrderPlaced = event("orders.order.placed", {
   aggregate: "order",
 });
 
-test("a contract holds its options checked, with defaults", () => {
+test("a contract has validated options and defaults", () => {
   expect(OrderPlaced).toMatchObject({
     kind: "event",
     name: "orders.order.placed",
@@ -92,7 +92,7 @@ describe("a contract is refused", () => {
     [{ aggregate: "" }, /aggregate must/],
     [{ target: "stock" }, /no option "target"/],
     [{ shema: 1 }, /there is no option "shema"; did you mean "schema"\?$/],
-    [{ colour: 1 }, /there is no option "colour"; known are: schema, .*aggregate\.$/],
+    [{ colour: 1 }, /there is no option "colour"; known options: schema, .*aggregate\.$/],
     [{ personal: { fields: [] } }, /personal needs/],
     [{ upcast: 1 }, /upcast must/],
     [{ version: 2, upcast: { 2: () => 1 } }, /versions before 2/],
@@ -105,17 +105,17 @@ describe("a contract is refused", () => {
   });
 });
 
-test("the upcasters may begin late, when the oldest versions are gone", () => {
+test("the upcasters may start at a later version", () => {
   const late = event("x", {
     version: 3,
     schema: z.object({ a: z.number() }),
     upcast: { 2: (v2) => ({ a: v2.b }) },
   });
   expect(upcast(late, 2, { b: 1 })).toEqual({ a: 1 });
-  expect(() => upcast(late, 1, {})).toThrowError(/knows versions 2 to 3/);
+  expect(() => upcast(late, 1, {})).toThrowError(/reads versions 2 to 3/);
 });
 
-test("data of any older version becomes data of the current one", () => {
+test("data of every older version is converted to the current one", () => {
   const current = { orderId: "o", contact: { email: "a@b.org" }, total: 1 };
   expect(upcast(OrderPlaced, 3, current)).toBe(current);
   expect(upcast(OrderPlaced, 2, { orderId: "o", email: "a@b.org", total: 1 })).toMatchObject(current);
@@ -128,12 +128,12 @@ test.each([0, 4, -1, 1.5, Number.NaN])("data of version %d cannot be read", (ver
   );
 });
 
-test("an upcaster that fails says which one, and keeps the cause", () => {
+test("a failing upcaster is named in the error, with its cause", () => {
   const broken = event("x", { version: 2, schema: z.object({}), upcast: { 1: (v1) => v1.a.b.c } });
   expect(() => upcast(broken, 1, {})).toThrowError(/from version 1 to 2 failed/);
 });
 
-test("the key is a text of acceptable length", () => {
+test("the key is a string of 1 to 255 characters", () => {
   expect(readMessageKey(OrderPlaced, { orderId: "ORD-1" })).toBe("ORD-1");
   expect(readMessageKey(event("x", { schema: z.object({}) }), {})).toBeNull();
   for (const orderId of ["", " ", "x".repeat(256), "a\u0000", 7, undefined]) {
@@ -176,7 +176,7 @@ describe.each(libraries)("with a schema of %s", (_, contract) => {
   });
 });
 
-test("a message of the user's own that quotes the value is not passed on", () => {
+test("a custom message that quotes the value is dropped", () => {
   const schema = z
     .object({ card: z.string() })
     .refine(() => false, { error: (issue) => `bad ${JSON.stringify(issue.input)}` });
@@ -185,7 +185,7 @@ test("a message of the user's own that quotes the value is not passed on", () =>
   expect(act).not.toThrowError(/4111/);
 });
 
-test("schemas that answer later are awaited", async () => {
+test("asynchronous schemas are awaited", async () => {
   const schema = z.object({
     a: z.string().refine(async (text) => Promise.resolve(text === "yes"), "must be yes"),
   });

@@ -14,7 +14,10 @@ import type { MessageKind } from "./message.ts";
 import type { FieldPath, WithPersonalFields } from "./personal.ts";
 import { isValidTopic } from "./topic.ts";
 
-/** Something that happened; any number of consumers may react. With a key, messages of one key keep their order. */
+/**
+ * Defines an event: something that happened, for any number of consumers. Messages with one key keep their
+ * order. Throws CONTRACT_INVALID.
+ */
 export function event<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
   name: string,
   options: ContractOptions<T, F> & { readonly key: KeyFunction<T> } & WireSafe<T>,
@@ -27,7 +30,7 @@ export function event(name: string, options: object): unknown {
   return readContract("event", name, options);
 }
 
-/** Something one service shall do; it answers with the reply, if there is one. */
+/** Defines a command: work for one service, which may answer with a reply. Throws CONTRACT_INVALID. */
 export function command<
   const T extends Schema,
   const R extends Schema,
@@ -38,7 +41,7 @@ export function command<
   options: CommandOptions<T, F> & {
     readonly key?: KeyFunction<T>;
     readonly reply: R;
-    /** `reply`: the fields of the reply that are about the same person. */
+    /** `reply`: the fields of the reply with personal data of the same subject. */
     readonly personal?: { readonly reply?: readonly A[] };
   } & WireSafe<T> &
     ReplySafe<R>,
@@ -51,7 +54,10 @@ export function command(name: string, options: object): unknown {
   return readContract("command", name, options);
 }
 
-/** One of a long row of measurements or changes, read in order and kept by the transport. */
+/**
+ * Defines a stream message: one of a series of measurements or changes that the transport retains and
+ * consumers read in order. Throws CONTRACT_INVALID.
+ */
 export function stream<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
   name: string,
   options: ContractOptions<T, F> & { readonly key: KeyFunction<T> } & WireSafe<T>,
@@ -87,8 +93,8 @@ const knownOptions: Record<MessageKind, readonly string[]> = {
 const MAX_TTL_MS = 3_650 * 86_400_000;
 const plainName = /^[A-Za-z][A-Za-z0-9_.-]{0,254}$/;
 
-/** Checks what the compiler cannot, fills in the defaults and freezes the contract. */
-function readContract(kind: MessageKind, name: string, given: object): object {
+/** Checks the options at run time, fills in the defaults and freezes the contract. */
+function readContract(kind: MessageKind, name: string, input: object): object {
   function assertRule(holds: boolean, rule: string): void {
     if (!holds)
       throw new SagaboxError(
@@ -97,12 +103,12 @@ function readContract(kind: MessageKind, name: string, given: object): object {
       );
   }
   assertRule(typeof name === "string" && plainName.test(name), "the name must match " + String(plainName));
-  assertRule(isObject(given), "the options must be an object");
+  assertRule(isObject(input), "the options must be an object");
   const known = knownOptions[kind];
-  for (const key of Object.keys(given))
+  for (const key of Object.keys(input))
     assertRule(known.includes(key), `there is no option "${key}"${suggestOption(key, known)}`);
 
-  const options = given as Record<string, unknown>;
+  const options = input as Record<string, unknown>;
   const { version = 1, upcast = {}, personal, ttl, priority = 5, maxAttempts = null } = options;
   const { order = "commit", onDead = "continue", topic = null, aggregate = null, target = null } = options;
   const ttlMs = ttl === undefined ? null : parseDuration(ttl);
@@ -110,14 +116,14 @@ function readContract(kind: MessageKind, name: string, given: object): object {
 
   assertRule(
     isSchema(schema),
-    "schema must be a Standard Schema (zod from 3.24 on, valibot, arktype and others are)",
+    "schema must be a Standard Schema, for example of zod 3.24 or later, valibot or arktype",
   );
   assertRule(reply === null || isSchema(reply), "reply must be a Standard Schema");
   assertRule(isWhole(version, 1, 2_147_483_647), "version must be a whole number from 1");
   assertRule(key === undefined || typeof key === "function", "key must be a function of the data");
   assertRule(
     ttlMs === null || isWhole(ttlMs, 1, MAX_TTL_MS),
-    'ttl must be a length of time such as "5m", up to "3650d"',
+    'ttl must be a duration such as "5m", up to "3650d"',
   );
   assertRule(isWhole(priority, 0, 9), "priority must be a whole number from 0 to 9");
   assertRule(
@@ -139,7 +145,7 @@ function readContract(kind: MessageKind, name: string, given: object): object {
   assertRule(gap === undefined, gap ?? "");
   assertRule(
     personal === undefined || isPersonal(personal),
-    "personal needs a function subject and a list of 1 to 200 fields, each up to 200 characters, 4000 together",
+    "personal needs a function subject and an array of 1 to 200 fields, each up to 200 characters, 4000 together",
   );
 
   return Object.freeze({
@@ -164,10 +170,13 @@ function readContract(kind: MessageKind, name: string, given: object): object {
 
 function suggestOption(key: string, known: readonly string[]): string {
   const suggestion = findNearest(key, known);
-  return suggestion === undefined ? `; known are: ${known.join(", ")}` : `; did you mean "${suggestion}"?`;
+  return suggestion === undefined
+    ? `; known options: ${known.join(", ")}`
+    : `; did you mean "${suggestion}"?`;
 }
 
-// The chain may begin late, when old versions are gone for good, but it must lead up to the current one.
+// The chain may start at a later version when older ones are no longer in use, but it must reach the current
+// one.
 function findMissingUpcaster(upcast: object, version: number): string | undefined {
   const from = Object.keys(upcast).map(Number);
   if (from.some((step) => !isWhole(step, 1, version - 1))) {
@@ -199,7 +208,7 @@ function isFieldList(fields: unknown): boolean {
     fields.length >= 1 &&
     fields.length <= 200 &&
     fields.every((field) => typeof field === "string" && field !== "" && field.length <= 200) &&
-    fields.join("").length <= 4_000 // they travel in a header
+    fields.join("").length <= 4_000 // they are sent in a header
   );
 }
 

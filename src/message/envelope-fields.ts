@@ -5,13 +5,15 @@ import { isValidId } from "./message-id.ts";
 
 const utcTime = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?Z$/;
 const anyTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/;
-// The engine takes the 30th of February for a day in March; PostgreSQL has neither that day nor a year 0.
+// JavaScript reads February 30 as a day in March; PostgreSQL refuses that day and the year 0.
 const unusual = /^0000|^\d{4}-\d\d-(?:29|3)|T24/;
 
-/** The error that says which field is at fault, and what it must be. */
+/** Creates the error that names the field and the rule it breaks. */
 type Invalid = (path: string, rule: string) => SagaboxError;
 
-/** Reads the fields of a parsed envelope by their path, and says which one is at fault. */
+/**
+ * Reads the fields of a parsed envelope by path. Each method throws an error that names the invalid field.
+ */
 export class EnvelopeFields {
   readonly #root: unknown;
   readonly #invalid: Invalid;
@@ -32,7 +34,7 @@ export class EnvelopeFields {
   readOptionalText(path: string): string | null {
     const value = this.#readPath(path) ?? null;
     if (value === null) return null;
-    if (typeof value !== "string" || value === "") throw this.#invalid(path, "must be a text");
+    if (typeof value !== "string" || value === "") throw this.#invalid(path, "must be a non-empty string");
     if (!isPrintable(value))
       throw this.#invalid(path, "must not contain control characters or broken Unicode");
     return value;
@@ -45,7 +47,7 @@ export class EnvelopeFields {
   readOptionalId(path: string): string | null {
     const value = this.#readPath(path) ?? null;
     if (value === null || isValidId(value)) return value;
-    throw this.#invalid(path, "must be a text of 1 to 255 characters without control characters");
+    throw this.#invalid(path, "must be a string of 1 to 255 characters without control characters");
   }
 
   readEnum<const T extends string>(path: string, allowed: readonly T[]): T {
@@ -72,12 +74,12 @@ export class EnvelopeFields {
     return this.readOptionalTime(path) ?? this.#throwMissing(path);
   }
 
-  /** UTC with up to microseconds, whatever zone the producer wrote. */
+  /** Returns the time in UTC with up to microseconds, also if the producer wrote another zone. */
   readOptionalTime(path: string): string | null {
     const value = this.#readPath(path) ?? null;
     if (value === null) return null;
     if (typeof value !== "string" || !anyTime.test(value) || Number.isNaN(Date.parse(value))) {
-      throw this.#invalid(path, "must be a time of ISO 8601 with its zone");
+      throw this.#invalid(path, "must be an ISO 8601 time with a time zone");
     }
     const match = utcTime.exec(value);
     if (match !== null && !unusual.test(value)) {
@@ -85,7 +87,7 @@ export class EnvelopeFields {
     }
     const utc = new Date(value).toISOString();
     if (!/^\d{4}/.test(utc) || utc.startsWith("0000") || !utc.startsWith(match?.[1] ?? "")) {
-      throw this.#invalid(path, "must be a time that exists");
+      throw this.#invalid(path, "must be an existing date and time");
     }
     if (match === null) return utc;
     return match[2] === undefined ? value : `${match[1]}.${match[2]}Z`;
@@ -95,7 +97,7 @@ export class EnvelopeFields {
     const value = this.#readPath(path) ?? {};
     const isMap = typeof value === "object" && !Array.isArray(value);
     if (!isMap || !Object.values(value).every((item) => typeof item === "string")) {
-      throw this.#invalid(path, "must be an object of texts");
+      throw this.#invalid(path, "must be an object of strings");
     }
     return value as Headers;
   }
@@ -114,7 +116,7 @@ export class EnvelopeFields {
   }
 }
 
-// The paths are the few that this package names, so each is split only once.
+// Only the fixed paths of this package get here, so the cache stays small.
 const splitPaths = new Map<string, readonly string[]>();
 
 function splitPath(path: string): readonly string[] {

@@ -56,7 +56,7 @@ const traceparents = [
   "",
 ];
 
-test("C1: the envelope is the JSON of its fields, whatever letters they have", () => {
+test("C1: the envelope is valid JSON for any characters in its fields", () => {
   const texts = fc.oneof(fc.string(), fc.string({ unit: "binary" }), fc.uuid());
   const some = fc.option(texts);
   const fields = fc.record({
@@ -78,8 +78,8 @@ test("C1: the envelope is the JSON of its fields, whatever letters they have", (
     traceparent: fc.constantFrom(...traceparents),
   });
   fc.assert(
-    fc.property(fields, (given) => {
-      const message: Message = { ...sampleMessage, ...given, data: "{}" };
+    fc.property(fields, (values) => {
+      const message: Message = { ...sampleMessage, ...values, data: "{}" };
       const trace = parseTraceparent(message.traceparent);
       const metadata = {
         message_id: message.id,
@@ -115,7 +115,7 @@ test("C1: the envelope is the JSON of its fields, whatever letters they have", (
   );
 });
 
-test("C1: what messages of a type have in common is written anew where one of them differs", () => {
+test("C1: cached parts of a type are rebuilt when a message differs", () => {
   const unrelated = { target: null, causationId: null, sagaId: null, aggregateType: null, aggregateId: null };
   const plain: Message = { ...sampleMessage, ...unrelated, expiresAt: null, headers: noHeaders };
   const others: readonly Partial<Message>[] = [
@@ -138,7 +138,7 @@ test("C1: what messages of a type have in common is written anew where one of th
     expect(decodeEnvelope(encodeEnvelope(message), { topic: message.topic })).toEqual(message);
 });
 
-test("C1: the golden file is read as the message it was made from", () => {
+test("C1: the golden file decodes to its original message", () => {
   const { data, ...rest } = decodeEnvelope(golden, received);
   const { data: expected, ...expectedRest } = sampleMessage;
   expect(rest).toEqual(expectedRest);
@@ -150,7 +150,7 @@ test("the data keeps its exact text, even where JSON allows another spelling", (
   expect(decodeEnvelope(encodeEnvelope(sampleMessage), received)).toEqual(sampleMessage);
 });
 
-test("a message with nothing optional survives the journey", () => {
+test("a message without optional fields survives encoding and decoding", () => {
   const bare: Message = {
     ...sampleMessage,
 
@@ -166,7 +166,7 @@ test("a message with nothing optional survives the journey", () => {
   expect(decodeEnvelope(encodeEnvelope(bare), received)).toEqual(bare);
 });
 
-test("C1: any payload, key and type survives the journey", () => {
+test("C1: any payload, key and type survives encoding and decoding", () => {
   const anyData = fc.jsonValue({ maxDepth: 4 }).filter((value) => isSound(value));
   const anyText = fc
     .string({ minLength: 1, maxLength: 40, unit: "grapheme" })
@@ -180,7 +180,7 @@ test("C1: any payload, key and type survives the journey", () => {
   );
 });
 
-test("an envelope of a foreign producer is completed", () => {
+test("missing fields of a foreign envelope get defaults", () => {
   expect(decodeEnvelope(JSON.stringify(minimal(), null, 2), received)).toMatchObject({
     id: "foreign-1",
     topic: "received.from",
@@ -200,7 +200,7 @@ test("a message without tracing has the same trace on each delivery", () => {
   expect(decodeEnvelope(JSON.stringify(minimal()), received).traceparent).toBe(first);
 });
 
-test("trace and span alone make a traceparent", () => {
+test("a traceparent is built from trace id and span id", () => {
   const ids = { trace_id: "4bf92f3577b34da6a3ce929d0e0e4736", span_id: "00f067aa0ba902b7" };
   const text = changeEnvelope((envelope) => (envelope.tracing = ids));
   expect(decodeEnvelope(text, received).traceparent).toBe(`00-${ids.trace_id}-${ids.span_id}-01`);
@@ -247,7 +247,7 @@ test.each<[what: string, text: string]>([
   );
 });
 
-test("what is wrong with the data is found by whoever reads the data", () => {
+test("flaws in the data are found when the data is decoded", () => {
   const text = JSON.stringify(minimal()).replace('{"orderId":1}', '{"orderId":1,"orderId":2}');
   const { data } = decodeEnvelope(text, received);
   expect(() => decodeJson(data)).toThrowError(expect.objectContaining({ code: "PAYLOAD_DUPLICATE_KEY" }));

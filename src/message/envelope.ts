@@ -2,12 +2,12 @@ import { noHeaders } from "./headers.ts";
 import type { Message } from "./message.ts";
 import { parseTraceparent } from "./trace-context.ts";
 
-/** The version of the envelope, not of the payload. */
+/** Version of the envelope format, independent of the payload's schema version. */
 export const envelopeVersion = "1.0";
 
 /**
- * The body that travels. The data is put in as the text it is, so it is neither parsed nor written anew between the
- * publisher's transaction and the handler; its schema version is a text on the wire.
+ * Serializes a message to the body that is sent. The data is inserted as text, so it is never parsed between
+ * the publisher's transaction and the handler. The schema version is written as a string.
  */
 export function encodeEnvelope(message: Message): string {
   const common = findCommonParts(message);
@@ -19,21 +19,21 @@ export function encodeEnvelope(message: Message): string {
   );
 }
 
-/** What the messages of a type nearly always have in common, so it is written once. */
+/** Parts of the envelope that are nearly always equal for all messages of a type, serialized once. */
 interface CommonParts {
   readonly source: string;
   readonly target: string | null;
   readonly kind: string;
   readonly topic: string;
   readonly priority: number;
-  /** From the source to the key, of a message that nothing caused and that belongs to no saga. */
+  /** From the source to the key, for a message without causation id and saga. */
   readonly address: string;
-  /** From the key to the data, of one without aggregate, end and headers. */
+  /** From the key to the data, for a message without aggregate, expiry and headers. */
   readonly rest: string;
 }
 
 const commonPartsByType = new Map<string, CommonParts>();
-/** More are not remembered: types may be made by the thousand. */
+/** The cache is cleared above this size, because types may be generated. */
 const MAX_REMEMBERED_TYPES = 1_000;
 
 function findCommonParts(message: Message): CommonParts {
@@ -96,12 +96,14 @@ function formatRest({ aggregateType, aggregateId, priority, expiresAt, headers, 
   );
 }
 
-// A text in one piece: what is remembered must neither keep larger texts alive nor be put together again each time.
+// Copies a string, so that a cached one is neither a slice that keeps a larger string alive nor a rope that
+// is flattened on each use.
 function flattenString(text: string): string {
   return Buffer.from(text).toString();
 }
 
-// Printable ASCII without quote and backslash is its own JSON, and finding that out costs less than writing JSON.
+// Printable ASCII without quotes and backslashes needs no escapes, and this test is cheaper than
+// JSON.stringify.
 const needsEscape = /[^ !#-[\]-~]/;
 
 function quoteJson(text: string): string {
@@ -112,10 +114,10 @@ function quoteOrNull(text: string | null): string {
   return text === null ? "null" : quoteJson(text);
 }
 
-/** As we write it ourselves: the first version, and neither id all zeros. */
+/** A valid traceparent of version 00. */
 const ownTraceparent = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 
-// A stored message keeps its own span but not the one above it, so the agreed field is there and empty.
+// A stored message keeps its own span but not the parent span, so `parent_id` is always null.
 function encodeTracing(text: string): string {
   if (ownTraceparent.test(text))
     return `{"trace_id":"${text.slice(3, 35)}","span_id":"${text.slice(36, 52)}","parent_id":null,"traceparent":"${text}"}`;

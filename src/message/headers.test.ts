@@ -49,12 +49,14 @@ test("A4: there may be 64 headers and no more", () => {
   expect(() => checkHeaders(some(65))).toThrowError(/65 headers/);
 });
 
-test("A4: a value that is no text, or a name given in two spellings, is refused", () => {
-  expect(() => checkHeaders(JSON.parse('{"a":1}') as Record<string, string>)).toThrowError(/must be a text/);
+test("A4: a value that is not a string, or a duplicate name, is refused", () => {
+  expect(() => checkHeaders(JSON.parse('{"a":1}') as Record<string, string>)).toThrowError(
+    /must be a string/,
+  );
   expect(() => checkHeaders({ a: "1", A: "2" })).toThrowError(/given twice/);
 });
 
-test("A4: a message describes itself in headers beside its body", () => {
+test("A4: the headers of a message repeat fields of its envelope", () => {
   expect(wireHeaders(sampleMessage)).toEqual({
     "x-tenant": "acme",
     message_id: sampleMessage.id,
@@ -70,7 +72,7 @@ test("A4: a message describes itself in headers beside its body", () => {
   });
 });
 
-test("A4: beside its body a message that nothing caused is its own cause", () => {
+test("A4: in the headers a message without a cause names itself", () => {
   const { id } = sampleMessage;
   expect(wireHeaders({ ...sampleMessage, causationId: null })).toMatchObject({ causation_id: id });
 });

@@ -1,7 +1,7 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Headers, Message } from "./message.ts";
 
-/** Names under which a message describes itself beside its body, so that brokers and foreign readers need not open it. */
+/** Headers that repeat fields of the envelope, so that brokers and other readers need not parse the body. */
 export const ownHeaders = {
   messageId: "message_id",
   correlationId: "correlation_id",
@@ -16,7 +16,8 @@ export const ownHeaders = {
 } as const;
 
 const reservedNames: ReadonlySet<string> = new Set([...Object.values(ownHeaders), "content-type"]);
-// Prefixes with a meaning of their own: ours, CloudEvents, NATS, and what RabbitMQ writes when a message dies.
+// Reserved prefixes: of sagabox, CloudEvents, NATS, and of the headers that RabbitMQ adds to dead-lettered
+// messages.
 const reservedPrefixes = [
   "sagabox-",
   "sagabox.",
@@ -33,17 +34,17 @@ const namePattern = /^[a-z0-9][a-z0-9._-]{0,127}$/;
 const MAX_HEADERS = 64;
 const MAX_VALUE_BYTES = 8_192;
 
-/** What most messages carry. */
+/** Shared empty object: most messages have no headers. */
 export const noHeaders: Headers = Object.freeze({});
 
-/** Headers as they are stored; throws where somebody left something there that are none. */
+/** Parses stored headers. Throws ENVELOPE_INVALID if the text is not a JSON object. */
 export function parseHeaders(text: string): Headers {
   const headers = parseHeaderObject(text);
   if (typeof headers === "object" && headers !== null && !Array.isArray(headers)) return headers as Headers;
   throw new SagaboxError("ENVELOPE_INVALID", "The stored headers of the message are not a JSON object.");
 }
 
-/** The same for who only looks: what cannot be read counts as nothing. */
+/** Parses stored headers for display: returns no headers if the text cannot be parsed. */
 export function parseHeadersLeniently(text: string): Headers {
   try {
     return parseHeaders(text);
@@ -60,20 +61,23 @@ function parseHeaderObject(text: string): unknown {
   }
 }
 
-/** The caller's headers, names in lower case, held to what every transport can carry. */
-export function checkHeaders(given?: Readonly<Record<string, string>>): Headers {
-  if (given === undefined) return noHeaders;
-  if (typeof given !== "object" || given === null || Array.isArray(given)) {
-    throw headersInvalid('`headers` must be an object of texts, such as { tenant: "a" }.');
+/**
+ * Returns the caller's headers with lower-case names. Throws HEADER_INVALID if a transport could not carry
+ * them.
+ */
+export function checkHeaders(input?: Readonly<Record<string, string>>): Headers {
+  if (input === undefined) return noHeaders;
+  if (typeof input !== "object" || input === null || Array.isArray(input)) {
+    throw headersInvalid('`headers` must be an object of strings, such as { tenant: "a" }.');
   }
-  const entries = Object.entries(given);
+  const entries = Object.entries(input);
   if (entries.length > MAX_HEADERS)
-    throw headersInvalid(`There are ${entries.length} headers; at most ${MAX_HEADERS} travel.`);
+    throw headersInvalid(`There are ${entries.length} headers; at most ${MAX_HEADERS} are allowed.`);
   const headers = new Map<string, string>();
   for (const [written, value] of entries) {
     const name = written.toLowerCase();
     checkName(name);
-    if (headers.has(name)) throw headersInvalid(`Header "${name}" is given twice, in different case.`);
+    if (headers.has(name)) throw headersInvalid(`Header "${name}" is given twice, in different letter case.`);
     checkValue(name, value);
     headers.set(name, value);
   }
@@ -90,7 +94,7 @@ function checkName(name: string): void {
 }
 
 function checkValue(name: string, value: unknown): void {
-  if (typeof value !== "string") throw headersInvalid(`Header "${name}" must be a text.`);
+  if (typeof value !== "string") throw headersInvalid(`Header "${name}" must be a string.`);
   if (/[\r\n\0]|\p{Cs}/u.test(value)) {
     throw headersInvalid(`Header "${name}" must not contain line breaks, NUL or broken Unicode.`);
   }
@@ -104,8 +108,8 @@ function headersInvalid(message: string): SagaboxError {
 }
 
 /**
- * The headers a transport writes beside the body: the caller's and our own. Readers there find a cause always, so what nothing
- * caused is its own; the body, which we read ourselves, tells a root by having none.
+ * Returns the headers that a transport sends with the body: the caller's and our own. A message without a
+ * cause names itself as its cause here; in the body its causation id is null.
  */
 export function wireHeaders(message: Message): Record<string, string> {
   const headers: Record<string, string> = {
@@ -121,7 +125,7 @@ export function wireHeaders(message: Message): Record<string, string> {
   return headers;
 }
 
-/** Those of them that all messages of a type have alike, as long as one service publishes it. */
+/** Returns the headers that are equal for all messages of a type, as long as one service publishes it. */
 export function commonHeaders(message: Message): Record<string, string> {
   return {
     [ownHeaders.kind]: message.kind,
@@ -131,7 +135,7 @@ export function commonHeaders(message: Message): Record<string, string> {
   };
 }
 
-/** The others: name, value, name, value. */
+/** Returns the headers that differ between messages of a type, as a flat array: name, value, name, value. */
 export function particularHeaders(message: Message): string[] {
   const { messageId, correlationId, traceId, traceparent, causationId, sagaId } = ownHeaders;
   const list: string[] = message.headers === noHeaders ? [] : Object.entries(message.headers).flat();

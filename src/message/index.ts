@@ -1,6 +1,6 @@
-// What a message is: its contract, its identity, its JSON, and the envelope it travels in. A user defines contracts
-// here, every other room passes messages around as plain data, and the payload stays JSON text from the publisher's
-// transaction to the handler. Everything is pure apart from the context of the message being handled.
+// Messages: contracts, ids, JSON, and the envelope. Users define contracts here; all other rooms pass
+// messages on as plain data. The payload stays JSON text from the publisher's transaction to the handler.
+// Everything is pure except the context of the message being handled.
 export type { AnyCommand, AnyContract, AnyEvent, AnyStream, Contract, PersonalFields } from "./contract.ts";
 export type { DataOf, InputOf, KeyedOf, ReplyOf } from "./contract.ts";
 export { readMessageKey } from "./contract-key.ts";

@@ -37,7 +37,7 @@ test.each<[what: string, code: string, value: unknown]>([
   ["a Buffer", "PAYLOAD_NOT_JSON", { b: Buffer.from("x") }],
   ["a boxed text", "PAYLOAD_NOT_JSON", { t: new String("x") }],
   ["a class instance", "PAYLOAD_NOT_JSON", { i: new (class Money {})() }],
-  ["a list with toJSON", "PAYLOAD_NOT_JSON", Object.assign([1], { toJSON: () => 2 })],
+  ["an array with toJSON", "PAYLOAD_NOT_JSON", Object.assign([1], { toJSON: () => 2 })],
   ["a NUL in a text", "PAYLOAD_NUL", { t: "a\u0000b" }],
   ["a NUL in a key", "PAYLOAD_NUL", { "a\u0000b": 1 }],
   ["a high surrogate alone", "PAYLOAD_LONE_SURROGATE", ["\ud83d"]],
@@ -72,17 +72,17 @@ test.each<[what: string, value: unknown, text: string]>([
   expect(encodeJson(value)).toBe(text);
 });
 
-test("what is refused is called what it is", () => {
+test("the error starts with the given subject", () => {
   expect(() => encodeJson({ at: new Date(0) }, { what: "The reply" })).toThrow(/^The reply at at is /);
 });
 
-test("what is too large is told a way out that holds with a claim check too", () => {
+test("the error for a large payload suggests attachments and the claim check", () => {
   const { message } = refusal(() => encodeJson("x".repeat(64), { maxBytes: 32 }));
   expect(message).toMatch(/larger than 32 bytes; attach it with bus\.attach\(\), or .* up to its `maxBytes`/);
 });
 
 test.each<[value: unknown, what: string]>([
-  [1n, "a BigInt, which JSON cannot carry unchanged; send it as text"],
+  [1n, "a BigInt, which JSON cannot carry unchanged; send it as a string"],
   [Number.NaN, "NaN, "],
   [Number.NEGATIVE_INFINITY, "-Infinity, "],
   [new Date(0), "a Date, which JSON cannot carry unchanged; send its toISOString()"],
@@ -92,7 +92,7 @@ test.each<[value: unknown, what: string]>([
   [() => "hunter2", "a function, "],
   [Symbol("hunter2"), "a symbol, "],
   [[undefined], "undefined, "],
-  [Object.assign(["hunter2"], { toJSON: () => 2 }), "a list with toJSON, "],
+  [Object.assign(["hunter2"], { toJSON: () => 2 }), "an array with toJSON, "],
   [new (class Money {})(), "an instance of Money, "],
   [new String("hunter2"), "an instance of String, "],
   [Object.create({ constructor: { name: "hunter2 says" } }), "an instance of a class, "],
@@ -103,7 +103,7 @@ test.each<[value: unknown, what: string]>([
   expect(message).not.toContain("hunter2");
 });
 
-test("of a path that goes deep the sentence has the two ends, and the issue all of it", () => {
+test("the message shortens a deep path, the issue has all of it", () => {
   const whole = Array.from({ length: 64 }, () => "self").join(".");
   expect(() => encodeJson(cycle)).toThrowError(
     expect.objectContaining({ issues: [expect.objectContaining({ path: whole })] }) as Error,
@@ -123,7 +123,7 @@ test("the error names the path and never the value", () => {
   );
 });
 
-test("shared references that unfold to more than the limit end early", () => {
+test("the search stops when shared references exceed the limit", () => {
   let value: unknown = [1, 1];
   for (let level = 0; level < 60; level++) value = [value, value];
   expect(refusal(() => encodeJson(value)).code).toBe("PAYLOAD_TOO_LARGE");
@@ -158,7 +158,7 @@ test.each<[what: string, code: string, text: string]>([
   expect(message).not.toContain("hunter2");
 });
 
-test("texts that contain colons, quotes and backslashes are not mistaken for keys", () => {
+test("strings with colons, quotes and backslashes do not count as keys", () => {
   const value = { a: '":":"', b: "\\", c: '\\"', d: ['"', ":", "\\\\"], "e:": { '"': ":" } };
   expect(decodeJson(JSON.stringify(value, null, 2))).toEqual(value);
 });
@@ -167,7 +167,7 @@ test("a pair of surrogate escapes is read as its character", () => {
   expect(decodeJson('"\\ud83d\\ude00"')).toBe("😀");
 });
 
-test("what is accepted comes back as it was", () => {
+test("accepted values survive encoding and decoding", () => {
   fc.assert(
     fc.property(fc.jsonValue({ maxDepth: 6, stringUnit: "binary" }), (value) => {
       const text = attempt(() => encodeJson(value));

@@ -8,9 +8,9 @@ export type Json =
 export interface JsonLimits {
   /** Size as UTF-8. Default 1,048,576 bytes. */
   readonly maxBytes?: number;
-  /** Lists and objects inside each other. Default 64. */
+  /** Maximum nesting of arrays and objects. Default 64. */
   readonly maxDepth?: number;
-  /** What it is, at the beginning of a sentence. Default "The payload". */
+  /** Subject of the error message. Default "The payload". */
   readonly what?: string;
 }
 
@@ -18,21 +18,25 @@ const defaultMaxBytes = 1_048_576;
 const defaultMaxDepth = 64;
 
 /**
- * JSON text that means exactly what the value means, or a PayloadError that names the place. Properties that are
- * undefined are left out and -0 becomes 0, as JSON has it; nothing else changes silently.
+ * Serializes a value to JSON text without loss. Properties that are undefined are left out and -0 becomes 0,
+ * as in JSON.stringify. Throws a PayloadError that names the field for every other value that JSON would
+ * change.
  */
 export function encodeJson(value: unknown, limits: JsonLimits = {}): string {
   const { maxBytes = defaultMaxBytes, maxDepth = defaultMaxDepth, what } = limits;
   throwIfFlawed(findValueFlaw(value, { maxDepth, maxNodes: maxBytes }), maxBytes, what);
   const text = JSON.stringify(value);
-  // JSON.stringify writes NUL and lone surrogates as escapes, so one native search finds whether a closer look at
-  // the strings is due; a text that merely spells such an escape passes that look.
+  // JSON.stringify escapes NUL and lone surrogates, so a native search shows whether the strings must be
+  // checked one by one. A string that contains such an escape as plain text passes that check.
   if (text.includes("\\u0000") || text.includes("\\ud")) throwIfFlawed(findTextFlaw(value), maxBytes, what);
   if (exceedsBytes(text, maxBytes)) throwIfFlawed({ code: "PAYLOAD_TOO_LARGE", path: [] }, maxBytes, what);
   return text;
 }
 
-/** The value of a JSON text that means the same to every reader, or a PayloadError. */
+/**
+ * Parses JSON text. Throws a PayloadError for text that other parsers may read differently, such as duplicate
+ * keys.
+ */
 export function decodeJson(text: string, limits: JsonLimits = {}): Json {
   const { maxBytes = defaultMaxBytes, maxDepth = defaultMaxDepth } = limits;
   if (exceedsBytes(text, maxBytes)) throwIfFlawed({ code: "PAYLOAD_TOO_LARGE", path: [] }, maxBytes);
@@ -44,7 +48,7 @@ export function decodeJson(text: string, limits: JsonLimits = {}): Json {
   return value;
 }
 
-// The engine's own message quotes the text, which may be personal; only the position is kept.
+// The engine's error message quotes the text, which may be personal data; only the position is kept.
 function parse(text: string): Json {
   try {
     return JSON.parse(text) as Json;
@@ -63,7 +67,7 @@ function exceedsBytes(text: string, maxBytes: number): boolean {
 const flawMessages: Partial<Record<PayloadErrorCode, string>> = {
   PAYLOAD_NUL: "contains a NUL character, which PostgreSQL cannot store",
   PAYLOAD_LONE_SURROGATE: "contains half of a surrogate pair, which is not valid Unicode",
-  PAYLOAD_UNSAFE_INTEGER: "is a number of 2^53 or more, which may change on the way; send it as text",
+  PAYLOAD_UNSAFE_INTEGER: "is a number of 2^53 or more, which may lose precision; send it as a string",
   PAYLOAD_TOO_DEEP: "is nested too deeply, or contains itself",
   PAYLOAD_PROTOTYPE_KEY: "is a key that could change the prototype of objects",
   PAYLOAD_DUPLICATE_KEY: "has an object that names the same key twice",
@@ -82,14 +86,14 @@ function describeFlaw({ code, odd }: Flaw, maxBytes: number): string {
   if (code === "PAYLOAD_NOT_JSON") return describeOddValue(odd);
   return (
     flawMessages[code] ??
-    `is larger than ${maxBytes} bytes; attach it with bus.attach(), or let \`claimCheck\` of createBus carry it, up to its \`maxBytes\``
+    `is larger than ${maxBytes} bytes; attach it with bus.attach(), or configure \`claimCheck\` of createBus, which stores payloads up to its \`maxBytes\``
   );
 }
 
 /**
- * How many members the objects in this JSON text have. JSON.parse keeps the last of two that share a key without a word,
- * while other readers keep the first; so this is counted against the keys of the parsed value. The text must be valid
- * JSON, which is why only strings followed by a colon need to be found.
+ * Counts the members of all objects in a JSON text. JSON.parse silently keeps the last of two members with
+ * one key, while other parsers keep the first; a count that differs from the keys of the parsed value reveals
+ * that. The text must be valid JSON, so a string followed by a colon is always a key.
  */
 function countMembers(text: string): number {
   let members = 0;
@@ -119,7 +123,10 @@ function isSpace(code: number): boolean {
   return code === 32 || code === 10 || code === 13 || code === 9;
 }
 
-/** What a value is that JSON cannot carry, and what to send instead. Never what it holds: that may be personal. */
+/**
+ * Describes a value that JSON cannot carry, and what to send instead. It never quotes the value, which may be
+ * personal data.
+ */
 function describeOddValue(value: unknown): string {
   const [what, remedy] = classifyOddValue(value);
   return `is ${what}, which JSON cannot carry unchanged; ${remedy}`;
@@ -128,7 +135,7 @@ function describeOddValue(value: unknown): string {
 type OddValue = readonly [what: string, remedy: string];
 
 const oddTypes: Partial<Record<string, OddValue>> = {
-  bigint: ["a BigInt", "send it as text"],
+  bigint: ["a BigInt", "send it as a string"],
   function: ["a function", "leave it out"],
   symbol: ["a symbol", "leave it out"],
   undefined: ["undefined", "send null"],
@@ -136,10 +143,10 @@ const oddTypes: Partial<Record<string, OddValue>> = {
 
 const oddClasses: readonly (readonly [is: (value: unknown) => boolean, odd: OddValue])[] = [
   [(value) => value instanceof Date, ["a Date", "send its toISOString()"]],
-  [(value) => value instanceof Map, ["a Map", "send an object, or a list of pairs"]],
-  [(value) => value instanceof Set, ["a Set", "send a list"]],
+  [(value) => value instanceof Map, ["a Map", "send an object, or an array of pairs"]],
+  [(value) => value instanceof Set, ["a Set", "send an array"]],
   [(value) => ArrayBuffer.isView(value), ["bytes", "send them as base64, or attach them with bus.attach()"]],
-  [(value) => Array.isArray(value), ["a list with toJSON", "send a plain list"]],
+  [(value) => Array.isArray(value), ["an array with toJSON", "send a plain array"]],
 ];
 
 function classifyOddValue(value: unknown): OddValue {
@@ -148,36 +155,42 @@ function classifyOddValue(value: unknown): OddValue {
   return known ?? [`an instance of ${readClassName(value)}`, "send a plain object"];
 }
 
-// The name of a class is code, not data; but anybody may have put anything there.
+// A class name is code rather than data, but `constructor.name` can be set to any string.
 function readClassName(value: unknown): string {
   const name = (value as { readonly constructor?: { readonly name?: unknown } }).constructor?.name;
   return typeof name === "string" && /^[\w$]{1,64}$/.test(name) ? name : "a class";
 }
 
-/** Why a value cannot be a payload, and where. */
+/** Why a value cannot be a payload, and the path to it. */
 interface Flaw {
   readonly code: PayloadErrorCode;
   readonly path: readonly (string | number)[];
-  /** The value that JSON cannot carry, with PAYLOAD_NOT_JSON. */
+  /** The value that JSON cannot carry, if the code is PAYLOAD_NOT_JSON. */
   readonly odd?: unknown;
 }
 
 interface FlawLimits {
   readonly maxDepth: number;
-  /** A value takes at least a byte, so more values than bytes are too large; this also ends shared references that unfold without end. */
+  /**
+   * Maximum number of values. Each value takes at least one byte, so more values than bytes are too large. It
+   * also stops shared references that unfold without end.
+   */
   readonly maxNodes: number;
 }
 
 type Trail = (string | number)[];
 
-/** Looks at the shape: kinds of values, depth, keys. This is on the way of every message, so it builds no path until it must. */
+/**
+ * Checks types, depth and keys. It runs for every message, so it builds the path only after it has found a
+ * flaw.
+ */
 function findValueFlaw(value: unknown, limits: FlawLimits): Flaw | undefined {
   return new FlawFinder(limits).findFlaw(value);
 }
 
-/** The same, for whoever wants to know more of a value than that. */
+/** Searches a value for flaws and counts its keys. */
 class FlawFinder {
-  /** How many keys the objects have that were looked at. */
+  /** Number of keys in the objects visited so far. */
   keys = 0;
   readonly #maxDepth: number;
   readonly #maxNodes: number;
@@ -195,7 +208,7 @@ class FlawFinder {
     return code === undefined ? undefined : { code, path: this.#trail?.reverse() ?? [], odd: this.#odd };
   }
 
-  // Each level adds its key on the way out, so that a clean value costs no path at all.
+  // Each level adds its key while it returns, so that a valid value allocates no path.
   #checkValue(value: unknown, depth: number): PayloadErrorCode | undefined {
     if (++this.#nodes > this.#maxNodes) return "PAYLOAD_TOO_LARGE";
     switch (typeof value) {
@@ -248,7 +261,7 @@ class FlawFinder {
   }
 }
 
-// An object of another realm is plain too; what counts is that its prototype is a root.
+// Objects of other realms are plain too, so only the depth of the prototype chain is checked.
 function isPlain(object: object): object is Record<string, unknown> {
   const prototype: unknown = Object.getPrototypeOf(object);
   return prototype === Object.prototype || prototype === null || Object.getPrototypeOf(prototype) === null;
@@ -259,7 +272,7 @@ function isPrototypeKey(key: string): boolean {
   return key === "__proto__" || key === "prototype" || key === "constructor";
 }
 
-/** Looks into the texts of a value whose shape is known to be sound. */
+/** Checks the strings of a value whose types and depth are valid. */
 function findTextFlaw(value: unknown, path: Trail = []): Flaw | undefined {
   if (typeof value === "string") return textFlaw(value, path);
   if (typeof value !== "object" || value === null) return undefined;
@@ -267,8 +280,9 @@ function findTextFlaw(value: unknown, path: Trail = []): Flaw | undefined {
     ? value.entries()
     : Object.entries(value);
   for (const [key, item] of entries) {
-    const place = [...path, key];
-    const flaw = (typeof key === "string" ? textFlaw(key, place) : undefined) ?? findTextFlaw(item, place);
+    const itemPath = [...path, key];
+    const flaw =
+      (typeof key === "string" ? textFlaw(key, itemPath) : undefined) ?? findTextFlaw(item, itemPath);
     if (flaw !== undefined) return flaw;
   }
   return undefined;

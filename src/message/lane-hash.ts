@@ -1,17 +1,21 @@
 /**
- * Which lane and which stream a key belongs to. Rows in the database carry these numbers, so the function is frozen
- * for ever: two 32-bit hashes run over the UTF-8 bytes side by side and are mixed into each other at the end.
+ * Number of lanes. `laneFor` and `streamFor` map keys to lanes and streams; their results are stored in the
+ * database, so the hash must never change. Two 32-bit hashes run over the UTF-8 bytes and are mixed at the
+ * end.
  */
 export const laneCount = 256;
 
-/** 0 to 255. */
+/** Returns the lane of a key, 0 to 255. */
 export function laneFor(key: string): number {
   hash(seedA, seedB, key);
   finish();
   return stateA & 255;
 }
 
-/** The order of one key at one destination, as the decimal text of a signed 64-bit integer. */
+/**
+ * Returns the stream of a key on a topic, a signed 64-bit integer in decimal. Messages of one stream keep
+ * their order.
+ */
 export function streamFor(topic: string, key: string): string {
   hash(seedA, seedB, topic);
   absorb(0xff); // never part of UTF-8, so ("ab", "c") and ("a", "bc") differ
@@ -23,7 +27,8 @@ export function streamFor(topic: string, key: string): string {
 const seedA = 0x9e3779b9 | 0;
 const seedB = 0x85ebca6b | 0;
 
-// Module state instead of a returned pair: this runs for every message, and nothing here waits.
+// Module state instead of a returned pair, because this runs for every message. It is safe: nothing here
+// awaits.
 let stateA = 0;
 let stateB = 0;
 
@@ -42,7 +47,7 @@ function hash(startA: number, startB: number, text: string): void {
   }
 }
 
-/** Returns how many further code units were used up. */
+/** Returns the number of additional code units consumed. */
 function absorbWide(text: string, index: number): number {
   const written = text.codePointAt(index) ?? 0;
   const code = written >= 0xd800 && written <= 0xdfff ? 0xfffd : written;

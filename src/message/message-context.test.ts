@@ -8,7 +8,7 @@ const current = {
 };
 const sources = { messageId: "m-2", randomBytes: (size: number) => new Uint8Array(size).fill(0x11) };
 
-test("A4: a message published while another is handled was caused by it and stays in its flow and trace", () => {
+test("A4: a message published by a handler inherits cause, flow and trace", () => {
   expect(deriveContext(current, {}, sources)).toEqual({
     correlationId: "c-1",
     causationId: "m-1",
@@ -16,7 +16,7 @@ test("A4: a message published while another is handled was caused by it and stay
   });
 });
 
-test("A4: a message published out of nowhere begins a flow and a trace of its own", () => {
+test("A4: a message published outside a handler starts a flow and a trace", () => {
   expect(deriveContext(undefined, {}, sources)).toEqual({
     correlationId: "m-2",
     causationId: null,
@@ -24,7 +24,7 @@ test("A4: a message published out of nowhere begins a flow and a trace of its ow
   });
 });
 
-test("A4: the caller's word is stronger than what would be inherited", () => {
+test("A4: values of the caller override inherited ones", () => {
   const traceparent = "00-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb-00";
   expect(
     deriveContext(current, { correlationId: "c-9", causationId: "http-9", traceparent }, sources),
@@ -49,7 +49,7 @@ test("a broken trace of the current message starts a new one instead of failing"
   expect(derived.traceparent).toContain("11".repeat(16));
 });
 
-test("the context follows asynchronous work and ends with it", async () => {
+test("the context covers asynchronous work and ends with it", async () => {
   const seen = await runInMessageContext(current, async () => {
     await Promise.resolve();
     return currentMessageContext();

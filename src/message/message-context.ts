@@ -4,7 +4,7 @@ import { isValidId } from "./message-id.ts";
 import type { RandomBytes } from "./random-pool.ts";
 import { newChildSpan, formatTraceparent, newTrace, parseTraceparent } from "./trace-context.ts";
 
-/** The message being handled. What is published meanwhile was caused by it. */
+/** The message being handled. Messages published meanwhile name it as their cause. */
 export interface MessageContext {
   readonly messageId: string;
   readonly correlationId: string;
@@ -22,7 +22,7 @@ export function runInMessageContext<T>(context: MessageContext, work: () => T): 
   return storage.run(context, work);
 }
 
-/** What the caller says about a message's origin; the rest is inherited. */
+/** Values that the caller sets instead of inheriting them from the message being handled. */
 export interface ContextOverrides {
   readonly correlationId?: string;
   readonly causationId?: string;
@@ -30,11 +30,11 @@ export interface ContextOverrides {
 }
 
 interface Sources {
-  /** Id of the message that is about to be published. */
+  /** Id of the message to be published. */
   readonly messageId: string;
-  /** Called for every message, so best a pooled one. */
+  /** Called for every message, so it should be pooled. */
   readonly randomBytes: RandomBytes;
-  /** Of the span that was begun for it, where somebody traces. */
+  /** Traceparent of the span started for this message, if tracing is enabled. */
   readonly traceparent?: string | undefined;
 }
 
@@ -44,7 +44,10 @@ export interface DerivedContext {
   readonly traceparent: string;
 }
 
-/** Pure: the caller's word first, then the message being handled, then a new beginning. */
+/**
+ * Pure: takes each value from the caller, else from the message being handled, else starts a new flow and
+ * trace. Throws HEADER_INVALID if a value of the caller is malformed.
+ */
 export function deriveContext(
   current: MessageContext | undefined,
   overrides: ContextOverrides,
@@ -59,11 +62,11 @@ export function deriveContext(
 }
 
 function chooseTraceparent(
-  said: string | undefined,
-  caused: string | undefined,
+  own: string | undefined,
+  inherited: string | undefined,
   randomBytes: RandomBytes,
 ): string {
-  const parent = parseTraceparent(said) ?? parseTraceparent(caused);
+  const parent = parseTraceparent(own) ?? parseTraceparent(inherited);
   return formatTraceparent(parent === undefined ? newTrace(randomBytes) : newChildSpan(parent, randomBytes));
 }
 
@@ -82,6 +85,6 @@ function checkOverride(name: string, id: string | undefined): void {
   if (id === undefined || isValidId(id)) return;
   throw new SagaboxError(
     "HEADER_INVALID",
-    `${name} must be a text of 1 to 255 characters without control characters.`,
+    `${name} must be a string of 1 to 255 characters without control characters.`,
   );
 }

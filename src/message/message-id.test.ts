@@ -56,7 +56,7 @@ test.each(["", " ", "\t", "a\nb", "a\u0000", "a\u007f", "\ud83d", "x".repeat(256
   },
 );
 
-test("an id of ours tells when it was made; another one does not", () => {
+test("a generated id contains its creation time; other ids do not", () => {
   const next = createIdSource({ wallMs: () => 1_794_000_000_123, randomBytes: always(7) });
   expect(parseIdTime(next())).toBe(1_794_000_000_123);
   expect(["d1", "0190b2f4-0000-4000-8000-000000000000"].map(parseIdTime)).toEqual([undefined, undefined]);

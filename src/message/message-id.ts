@@ -13,8 +13,9 @@ interface IdSourceParts {
 const hex = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
 /**
- * UUIDs of version 7 that never go backwards within the process. The 74 bits after the time are a random start per
- * millisecond, counted up by a random step; when the clock stands still or jumps back, the last time is kept.
+ * Creates a source of UUIDs of version 7 that increase within the process. The 74 bits after the time start
+ * at a random value in each millisecond and grow by random steps. If the clock stands still or jumps back,
+ * the last time is kept.
  */
 export function createIdSource({ wallMs, randomBytes }: IdSourceParts): IdSource {
   const pooled = poolRandomBytes(randomBytes);
@@ -30,7 +31,7 @@ export function createIdSource({ wallMs, randomBytes }: IdSourceParts): IdSource
     const nowMs = Math.floor(wallMs());
     if (nowMs > lastMs) {
       lastMs = nowMs;
-      high = drawRandom(4) % 0x2000000; // the top bit stays free, so that counting up has room
+      high = drawRandom(4) % 0x2000000; // the top bit is 0, which leaves room to count up
       low = drawRandom(6);
     } else {
       low += 1 + drawRandom(4);
@@ -63,20 +64,26 @@ function toHex(value: number, bytes: number): string {
   return text;
 }
 
-/** Any text can be an id, as long as every transport and index can carry it. */
+/**
+ * Returns true for strings that every transport and index can carry: 1 to 255 printable characters, not
+ * blank.
+ */
 export function isValidId(id: unknown): id is string {
   return typeof id === "string" && id.length >= 1 && id.length <= 255 && id.trim() !== "" && isPrintable(id);
 }
 
 const generatedIdPattern = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-/** When an id of ours was made, by its maker's clock; undefined for an id that does not tell. */
+/**
+ * Returns when a generated id was created, in milliseconds since the epoch by its creator's clock; undefined
+ * for other ids.
+ */
 export function parseIdTime(id: string): number | undefined {
   const parts = generatedIdPattern.exec(id);
   return parts === null ? undefined : Number.parseInt(`${parts[1]}${parts[2]}`, 16);
 }
 
-/** Whether an id looks like one that was generated here: a UUID of version 7. */
+/** Returns true if an id has the form of a generated one: a UUID of version 7. */
 export function isGeneratedId(id: string): boolean {
   return /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.test(id);
 }

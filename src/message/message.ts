@@ -1,9 +1,12 @@
 export type MessageKind = "event" | "command" | "stream";
 
-/** Headers of the caller's own; names are lower case. */
+/** Headers set by the caller; names are lower case. */
 export type Headers = Readonly<Record<string, string>>;
 
-/** What is stored and travels. The data stays JSON text from the publisher's transaction to the handler. */
+/**
+ * A message as it is stored and sent. The data stays JSON text from the publisher's transaction to the
+ * handler.
+ */
 export interface Message {
   readonly id: string;
   readonly kind: MessageKind;
@@ -11,7 +14,7 @@ export interface Message {
   readonly type: string;
   readonly schemaVersion: number;
   readonly topic: string;
-  /** Messages with one key keep their order; null gives up order. */
+  /** Messages with one key keep their order; messages without a key (null) have none. */
   readonly key: string | null;
   readonly data: string;
   readonly headers: Headers;

@@ -1,6 +1,9 @@
 type PathKey = string | number | symbol;
 
-/** `lines[3].price`, for error texts. Keys that are no plain words are quoted and cut. */
+/**
+ * Formats a path for error messages, as in `lines[3].price`. Keys that are not plain identifiers are quoted
+ * and cut to 40 characters.
+ */
 export function formatPath(keys: readonly PathKey[]): string {
   let path = "";
   for (const key of keys) {
@@ -14,7 +17,9 @@ export function formatPath(keys: readonly PathKey[]): string {
 
 const MAX_SHOWN_KEYS = 12;
 
-/** The same for a sentence: of a path that goes deep only the two ends. */
+/**
+ * Formats a path for a sentence: of a path with more than 12 keys it shows the first four and the last four.
+ */
 export function formatShortPath(keys: readonly PathKey[]): string {
   if (keys.length <= MAX_SHOWN_KEYS) return formatPath(keys);
   return `${formatPath(keys.slice(0, 4))} … ${formatPath(keys.slice(-4))}`;

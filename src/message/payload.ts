@@ -2,35 +2,35 @@ import type { AnyContract } from "./contract.ts";
 import { decodeJson, type Json } from "./json.ts";
 import type { Headers, Message } from "./message.ts";
 
-/** Says that the data is a reference to where the payload lies. Set by the claim check alone. */
+/** Marks data that is a reference to the stored payload. Only the claim check sets it. */
 export const claimHeader = "sagabox-claim";
-/** Lists the fields of the payload that are sealed. Set by the privacy room alone. */
+/** Lists the encrypted fields of the payload. Only the privacy room sets it. */
 export const encryptedHeader = "sagabox-sealed";
-/** Names the key with which fields of a reply are sealed, where its body lies elsewhere and cannot tell. */
+/** Names the key of the encrypted fields of a reply whose body is in a store. */
 export const encryptedReplyHeader = "sagabox-sealed-reply";
 
-/** The data of a message as it is stored and sent, and the headers that say how to read it. */
+/** The data of a message as it is stored and sent, with the headers needed to read it. */
 export interface PackedPayload {
   readonly data: string;
   readonly headers: Headers;
 }
 
-/** When a message becomes due: after a delay, or at a time since the epoch. */
+/** When a message becomes due: after a delay, or at a time in milliseconds since the epoch. */
 interface Schedule {
   readonly delayMs: number | null;
   readonly atMs: number | null;
 }
 
-/** What packing may hang on. */
+/** The fields of a message that packing may depend on. */
 export interface PackedMessage extends Pick<
   Message,
   "id" | "kind" | "type" | "schemaVersion" | "topic" | "key"
 > {
-  /** Null when it is due at once. */
+  /** Null if the message is due immediately. */
   readonly schedule: Schedule | null;
 }
 
-/** A personal value that could not be given, where it would be, and why. */
+/** A personal value that could not be decrypted: its path, and why. */
 export interface HiddenField {
   readonly path: readonly (string | number)[];
   readonly as: "erased" | "sealed";
@@ -39,16 +39,19 @@ export interface HiddenField {
 export interface UnpackedPayload {
   readonly data: Json;
   readonly hidden: readonly HiddenField[];
-  /** Personal texts that were opened: they must not show up in what is written about the message. */
+  /** Decrypted personal strings. They must not appear in errors or logs about the message. */
   readonly secrets: readonly string[];
 }
 
-/** What arrived → data, not yet upcast and validated. Throws what can never get better, or what may be tried again. */
+/**
+ * Turns a received message into data that is not yet upcast and validated. Throws permanent errors and
+ * retryable ones.
+ */
 export type Unpack = (contract: AnyContract, message: Message) => UnpackedPayload | Promise<UnpackedPayload>;
 
 const nothing: readonly never[] = [];
 
-/** For messages whose data is in them, in clear. */
+/** Unpacks a message with inline, unencrypted data. */
 export function unpackPlain(_: AnyContract, { data }: Message): UnpackedPayload {
   return { data: decodeJson(data), hidden: nothing, secrets: nothing };
 }

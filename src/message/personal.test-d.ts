@@ -23,7 +23,7 @@ const Registered = event("people.registered", {
 
 type Data = DataOf<typeof Registered>;
 
-test("C6: a handler must look whether a personal value is there; everything else is as it was", () => {
+test("C6: a handler must check personal fields; other fields keep their type", () => {
   expectTypeOf<Data["email"]>().toEqualTypeOf<Personal<string>>();
   expectTypeOf<Data["id"]>().toEqualTypeOf<string>();
   expectTypeOf<Data["address"]>().toEqualTypeOf<{ street: string } | undefined | Erased | Encrypted>();
@@ -31,7 +31,7 @@ test("C6: a handler must look whether a personal value is there; everything else
   expectTypeOf<Data["guests"][number]["seat"]>().toEqualTypeOf<number>();
 });
 
-test("C6: who asks must look whether a personal field of the reply is there", () => {
+test("C6: a requester must check personal fields of the reply", () => {
   const Lookup = command("people.lookup", {
     schema: z.object({ id: z.string() }),
     reply: z.object({ city: z.string(), plan: z.string() }),

@@ -1,17 +1,20 @@
-/** A personal value that this process cannot read: it has no key for it. It may be passed on, not looked into. */
+/** A personal value that this process has no key for. It can be passed on, but not read. */
 export interface Encrypted {
   readonly $sealed: string;
 }
 
-/** A personal value that nobody can read any more, because its person was erased. */
+/** A personal value that can no longer be decrypted, because its data subject was erased. */
 export interface Erased {
   readonly $erased: true;
 }
 
-/** A personal field as a handler gets it: the value, or the reason why there is none. */
+/** A personal field as a handler receives it: the value, or the reason why it is missing. */
 export type Personal<T> = T | Erased | Encrypted;
 
-/** Why a saga about such a person cannot go on. Rows are found by these words, so all rooms say the same. */
+/**
+ * Incident text of a saga whose data subject was erased. Rows are found by this text, so all rooms use this
+ * constant.
+ */
 export const SUBJECT_ERASED = "the person it was about was erased";
 
 export const erased: Erased = Object.freeze({ $erased: true });
@@ -28,12 +31,15 @@ function hasOnlyKey(value: unknown, key: string): value is Record<string, unknow
   return typeof value === "object" && value !== null && Object.hasOwn(value, key);
 }
 
-// Deep enough for any payload people write by hand; a schema of arbitrary JSON has no end.
+// Limits the depth of the recursive types: a schema of arbitrary JSON is infinite.
 type Deeper = [never, 0, 1, 2, 3, 4, 5, 6];
 type Depth = Deeper[number];
 type Scalar = string | number | boolean | null | undefined;
 
-/** Dotted paths into data, `*` for each element of a list: "contact.email", "guests.*.name", or a whole object. */
+/**
+ * Dotted paths into data, with `*` for each element of an array: "contact.email", "guests.*.name", or a whole
+ * object.
+ */
 export type FieldPath<T, D extends Depth = 6> = [D] extends [never]
   ? never
   : T extends Scalar
@@ -46,7 +52,7 @@ export type FieldPath<T, D extends Depth = 6> = [D] extends [never]
 
 type Below<K extends string, T, D extends Depth> = `${K}.${FieldPath<T, Deeper[D]>}`;
 
-/** The data with what a personal field may be put in its place. */
+/** The data type in which each personal field may also be erased or encrypted. */
 export type WithPersonalFields<T, F extends string> = [F] extends [never]
   ? T
   : T extends Scalar

@@ -1,9 +1,15 @@
-/** False when half of a surrogate pair stands alone. Node has had the method since 20; our library target has not. */
+/**
+ * Returns false if the text contains a lone surrogate. Node 20 has the method, but our TypeScript `lib`
+ * target does not declare it.
+ */
 export function isWellFormed(text: string): boolean {
   return (text as string & { isWellFormed(): boolean }).isWellFormed();
 }
 
-/** False when a text has control characters or broken Unicode, which indexes, logs or brokers cannot carry. */
+/**
+ * Returns false if the text contains control characters or lone surrogates, which indexes, logs or brokers
+ * reject.
+ */
 export function isPrintable(text: string): boolean {
   return !/\p{Cc}/u.test(text) && isWellFormed(text);
 }

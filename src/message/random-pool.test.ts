@@ -11,7 +11,7 @@ function setup() {
   return { draws, pooled };
 }
 
-test("bytes are drawn in blocks and none is handed out twice", () => {
+test("bytes are drawn in blocks and never reused", () => {
   const { draws, pooled } = setup();
   expect([...pooled(3)]).toEqual([0, 1, 2]);
   expect([...pooled(5)]).toEqual([3, 4, 5, 6, 7]);
@@ -19,7 +19,7 @@ test("bytes are drawn in blocks and none is handed out twice", () => {
   expect(draws).toEqual([8, 8]);
 });
 
-test("what is left of a block and too short is thrown away, and large requests are drawn directly", () => {
+test("a remainder that is too short is dropped, and large requests are drawn directly", () => {
   const { draws, pooled } = setup();
   pooled(6);
   expect([...pooled(4)]).toEqual([8, 9, 10, 11]);

@@ -1,6 +1,8 @@
 export type RandomBytes = (size: number) => Uint8Array;
 
-/** Draws random bytes in blocks and hands them out in slices: each draw from the system has a price of its own. */
+/**
+ * Draws random bytes in blocks and returns slices of them, because each call to the system source is slow.
+ */
 export function poolRandomBytes(randomBytes: RandomBytes, blockBytes = 4_096): RandomBytes {
   let block: Uint8Array = new Uint8Array(0);
   let used = 0;

@@ -1,12 +1,12 @@
-/** Where a value stands in a JSON text. */
+/** Start and end index of a value in a JSON text. */
 interface Span {
   readonly start: number;
   readonly end: number;
 }
 
 /**
- * Finds a member of the object that opens at `at`, without parsing its value. The text need not be valid: the
- * caller parses what surrounds the span, and the reader of the value parses the span.
+ * Finds a member of the object that starts at `at`, without parsing its value. The text need not be valid
+ * JSON: the caller parses the text around the span, and the reader of the value parses the span.
  */
 export function findMember(text: string, at: number, key: string): Span | undefined {
   let index = skipSpace(text, at);

@@ -11,21 +11,21 @@ import { isValidId } from "./message-id.ts";
 import { isPrintable } from "./printable.ts";
 
 export interface CloudEventOptions {
-  /** Where it was received; used when the event does not name the topic. */
+  /** The topic it was received on. Used if the event does not name one. */
   readonly topic: string;
-  /** What the carrier sorted it by; used when the event has no partition key. */
+  /** The transport's partition key. Used if the event has none. */
   readonly key?: string | null;
-  /** When it was received; used when the event has no time. Default: 1970, so that it is plainly unknown. */
+  /** ISO 8601 time of receipt. Used if the event has no time. Default: 1970-01-01, recognizably unknown. */
   readonly receivedAt?: string;
-  /** The largest frame around the data, in bytes. Default 2 MB. */
+  /** Largest event without its data, in bytes. Default 2,097,152. */
   readonly maxBytes?: number;
 }
 
 type Attributes = Readonly<Record<string, string>>;
 
-/** A message made of checked attributes and of data that is JSON text already. */
-export function toMessage(given: Attributes, data: string, place: CloudEventOptions): Message {
-  const attributes = checkAttributes(given);
+/** Creates a message from attributes and data that is JSON text. Throws CLOUD_EVENT_INVALID. */
+export function toMessage(raw: Attributes, data: string, options: CloudEventOptions): Message {
+  const attributes = checkAttributes(raw);
   const fields = new EnvelopeFields(toTypedFields(attributes), cloudEventInvalid);
   fields.expect("specversion", "1.0");
   const { id, source } = readIdentity(attributes, fields);
@@ -34,8 +34,8 @@ export function toMessage(given: Attributes, data: string, place: CloudEventOpti
     kind: fields.readEnum("sagaboxkind", ["event", "command", "stream"]),
     type: fields.readId("type"),
     schemaVersion: fields.readVersion("sagaboxschemaversion"),
-    topic: fields.readOptionalText("sagaboxtopic") ?? place.topic,
-    key: fields.readOptionalId("partitionkey") ?? place.key ?? null,
+    topic: fields.readOptionalText("sagaboxtopic") ?? options.topic,
+    key: fields.readOptionalId("partitionkey") ?? options.key ?? null,
     data,
     headers: { ...keepUnmapped(attributes), ...fields.readHeaders("sagaboxheaders") },
     correlationId: fields.readOptionalId("correlationid") ?? id,
@@ -43,7 +43,7 @@ export function toMessage(given: Attributes, data: string, place: CloudEventOpti
     traceparent: traceparentOrDerived(attributes["traceparent"] ?? null, id),
     sagaId: fields.readOptionalId("sagaboxsaga"),
     aggregateType: fields.readOptionalText("sagaboxaggregate"),
-    // A foreign subject may be longer than an id; it is among the headers all the same.
+    // The subject of a foreign event may be longer than an id; the headers keep it in any case.
     aggregateId:
       isSagaboxEvent(attributes) || isValidId(attributes["subject"])
         ? fields.readOptionalText("subject")
@@ -51,14 +51,14 @@ export function toMessage(given: Attributes, data: string, place: CloudEventOpti
     source,
     target: fields.readOptionalText("sagaboxtarget"),
     priority: fields.readPriority("sagaboxpriority"),
-    writtenAt: fields.readOptionalTime("time") ?? place.receivedAt ?? new Date(0).toISOString(),
+    writtenAt: fields.readOptionalTime("time") ?? options.receivedAt ?? new Date(0).toISOString(),
     expiresAt: fields.readOptionalTime("expirytime"),
   };
 }
 
-// An empty optional attribute is a common slip of producers and says nothing.
-function checkAttributes(given: Attributes): Attributes {
-  const entries = Object.entries(given).filter(([, value]) => value !== "");
+// Empty attributes are ignored: producers often write them for absent ones.
+function checkAttributes(raw: Attributes): Attributes {
+  const entries = Object.entries(raw).filter(([, value]) => value !== "");
   for (const [name, value] of entries) {
     if (!/^[a-z0-9]+$/.test(name)) {
       const shown = JSON.stringify(name.slice(0, 40));
@@ -78,7 +78,7 @@ function toTypedFields(attributes: Attributes): Record<string, unknown> {
     ...attributes,
     ...(priority !== undefined && { sagaboxpriority: /^\d$/.test(priority) ? Number(priority) : priority }),
     ...(headers !== undefined && { sagaboxheaders: parseHeadersAttribute(headers) }),
-    // RFC 3339 has its two letters in either case.
+    // RFC 3339 allows `t` and `z` in lower case.
     ...(time !== undefined && { time: time.toUpperCase() }),
     ...(expirytime !== undefined && { expirytime: expirytime.toUpperCase() }),
   };
@@ -89,25 +89,27 @@ function parseHeadersAttribute(text: string): unknown {
     return decodeJson(text);
   } catch (cause) {
     if (!isSagaboxError(cause)) throw cause;
-    throw cloudEventInvalid("sagaboxheaders", "must be a JSON object of texts", cause);
+    throw cloudEventInvalid("sagaboxheaders", "must be a JSON object of strings", cause);
   }
 }
 
 const isSagaboxEvent = ({ sagaboxversion }: Attributes): boolean => sagaboxversion !== undefined;
 
 /**
- * An id of ours is unique in the world. Anybody else's is unique within its source, so the two together tell a second
- * copy from a first: with a space between, which no source can hold, or as a digest where that is too long for an id.
+ * Ids of sagabox are globally unique. Other ids are unique within their source only, so the message id
+ * combines both: separated by a space, which a source cannot contain, or as a digest if that is too long for
+ * an id.
  */
 function readIdentity(attributes: Attributes, fields: EnvelopeFields): { id: string; source: string } {
   const source = fields.readText("source");
   if (isSagaboxEvent(attributes)) {
     fields.expect("sagaboxversion", envelopeVersion);
     const service = parseService(source);
-    if (service === undefined) throw cloudEventInvalid("source", "must be the path of a service, as /orders");
+    if (service === undefined)
+      throw cloudEventInvalid("source", "must be the path of a service, such as /orders");
     return { id: fields.readId("id"), source: service };
   }
-  if (/\s/u.test(source)) throw cloudEventInvalid("source", "must be a URI reference, so without spaces");
+  if (/\s/u.test(source)) throw cloudEventInvalid("source", "must be a URI reference without spaces");
   const id = `${source} ${fields.readText("id")}`;
   if (id.length <= 255) return { id, source };
   return { id: `cloudevent-${createHash("sha256").update(id).digest("hex")}`, source };
@@ -115,7 +117,8 @@ function readIdentity(attributes: Attributes, fields: EnvelopeFields): { id: str
 
 const mappedAttributes: ReadonlySet<string> = new Set(Object.keys(cloudEventAttributes));
 
-// What has no field of its own is kept for handlers under a name that callers cannot use.
+// Attributes without a field in the message become headers with a reserved prefix, so that handlers can read
+// them.
 function keepUnmapped(attributes: Attributes): Headers {
   const kept = Object.entries(attributes).filter(([name]) => !mappedAttributes.has(name));
   if (!isSagaboxEvent(attributes)) {

@@ -4,40 +4,46 @@ import type { Json } from "./json.ts";
 import type { Headers } from "./message.ts";
 import { isValidTopic } from "./topic.ts";
 
-/** What travels back to whoever asked. `reply` is missing where the command has none. */
+/** The body of a reply to a request. `reply` is absent if the command defines none. */
 export type ReplyBody =
   | {
       readonly requestId: string;
       readonly outcome: "done";
       readonly reply?: Json;
-      /** The command whose personal fields are sealed in the reply. */
+      /** Name of the command whose personal fields are encrypted in the reply. */
       readonly sealed?: string;
     }
   | {
       readonly requestId: string;
       readonly outcome: "failed";
-      /** Why the command was given up: a dead letter's reason, `refused` or `ignored`. */
+      /** Why the command failed: the reason of a dead letter, `refused` or `ignored`. */
       readonly reason: string;
       readonly error: string;
     };
 
-/** A reply with sealed fields, and the command that says what they are bound to. */
+/** A reply with encrypted fields, and the command that defines which ones. */
 export type EncryptedReply = Extract<ReplyBody, { outcome: "done" }> & {
   readonly reply: Json;
   readonly sealed: string;
 };
 
-/** Names the topic the reply goes to. Its prefix is ours, so no caller can set it by hand. */
+/** Header that names the topic of the reply. Its prefix is reserved, so callers cannot set it. */
 export const replyHeader = "sagabox-reply-to";
 const topicPrefix = "replies.";
 const replyName = "sagabox.reply";
 
-/** Where replies for a service arrive. Services whose names differ in special characters only share one. */
+/**
+ * Returns the topic on which a service receives replies. Services whose names differ only in special
+ * characters share one.
+ */
 export function replyTopicFor(service: string): string {
   return topicPrefix + service.replace(/[^A-Za-z0-9._-]/g, "-").slice(0, 200);
 }
 
-/** Where this message wants its reply, if it wants one. Anything but a topic of replies is not followed. */
+/**
+ * Returns the topic for the reply, or undefined if the message asks for none. Topics without the reply prefix
+ * are ignored.
+ */
 export function readReplyTopic(headers: Headers): string | undefined {
   const topic = headers[replyHeader];
   return topic?.startsWith(topicPrefix) === true && isValidTopic(topic) ? topic : undefined;
@@ -48,7 +54,7 @@ const schema: StandardSchemaV1<ReplyBody, ReplyBody> = {
     version: 1,
     vendor: "sagabox",
     validate: (value) =>
-      isReplyBody(value) ? { value } : { issues: [{ message: "this is no reply to a request" }] },
+      isReplyBody(value) ? { value } : { issues: [{ message: "must be a reply to a request" }] },
   },
 };
 
@@ -61,12 +67,15 @@ function isReplyBody(value: unknown): value is ReplyBody {
   );
 }
 
-/** The reply itself is held to the command's own schema, at both ends. */
+/**
+ * Creates the contract of replies on this topic. It checks the frame only; both sides validate the reply
+ * against the command's reply schema.
+ */
 export function replyContract(topic: string) {
   return event(replyName, { schema, topic });
 }
 
-/** The reply in a message of this type, if it has one with sealed fields. */
+/** Returns the reply in a message of this type if it has encrypted fields, else undefined. */
 export function findEncryptedReply(type: string, data: unknown): EncryptedReply | undefined {
   if (type !== replyName || !isReplyBody(data) || data.outcome !== "done") return undefined;
   const { sealed, reply } = data;

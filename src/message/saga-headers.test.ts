@@ -34,9 +34,9 @@ test.each([
   );
 });
 
-test("what cannot be read back is not written", () => {
-  expect(() => formatUndoes("stock reserve", ["a"])).toThrowError(/no name of a contract/);
-  expect(() => formatUndoes("stock.reserve", [])).toThrowError(/names no message/);
+test("values that could not be parsed again are refused", () => {
+  expect(() => formatUndoes("stock reserve", ["a"])).toThrowError(/not a contract name/);
+  expect(() => formatUndoes("stock.reserve", [])).toThrowError(/lists no message id/);
   expect(() => formatUndoes("stock.reserve", ["a", "  "])).toThrowError(/an id must be/);
   const many = Array.from({ length: 1_000 }, (_, n) => `message-${n}`);
   expect(() => formatUndoes("stock.reserve", many)).toThrowError(/longer than 8192 bytes/);

@@ -20,19 +20,19 @@ test.each([
   expect(resolveTopic(createContract(name))).toBe(topic);
 });
 
-test("A18: commands and streams have places of their own", () => {
+test("A18: commands and streams have their own topic prefixes", () => {
   expect(resolveTopic(createContract("ReserveStock", "command"))).toBe("commands.reserve.stock");
   expect(resolveTopic(createContract("sensor.reading", "stream"))).toBe("streams.sensor.reading");
 });
 
-test("A18: the contract's topic is stronger than the routing function, which is stronger than the default", () => {
+test("A18: the contract's topic overrides the routing function, which overrides the default", () => {
   const routing = ({ type }: { type: string }) => (type === "A" ? "routed" : undefined);
   expect(resolveTopic({ ...createContract("A"), topic: "explicit" }, routing)).toBe("explicit");
   expect(resolveTopic(createContract("A"), routing)).toBe("routed");
   expect(resolveTopic(createContract("B"), routing)).toBe("events.b");
 });
 
-test("A18: a routing function that returns an unusable topic is told so", () => {
+test("A18: an invalid topic of a routing function is refused", () => {
   expect(() => resolveTopic(createContract("A"), () => "a b")).toThrowError(
     'The topic of event "A" must have',
   );

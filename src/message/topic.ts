@@ -1,7 +1,9 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { MessageKind } from "./message.ts";
 
-/** Where a message goes when its contract does not say; undefined leaves it to the default. */
+/**
+ * Chooses the topic of a message whose contract names none. Returning undefined selects the default topic.
+ */
 export type Routing = (message: { readonly kind: MessageKind; readonly type: string }) => string | undefined;
 
 interface RoutedContract {
@@ -12,7 +14,10 @@ interface RoutedContract {
 
 const prefix: Record<MessageKind, string> = { event: "events", command: "commands", stream: "streams" };
 
-/** The contract's own topic, else the routing function's, else e.g. `events.order.created`. */
+/**
+ * Returns the contract's topic, else the routing function's, else a default such as `events.order.created`.
+ * Throws TOPIC_INVALID.
+ */
 export function resolveTopic(contract: RoutedContract, routing?: Routing): string {
   const { kind, name } = contract;
   const topic = contract.topic ?? routing?.({ kind, type: name }) ?? defaultTopic(contract);
@@ -29,7 +34,7 @@ export function isValidTopic(topic: unknown): topic is string {
   );
 }
 
-// Spelling a name costs more than all else that is done for a topic, and contracts are made once.
+// Cached per contract, because building the name costs more than the rest of the lookup.
 const defaultTopics = new WeakMap<RoutedContract, string>();
 
 function defaultTopic(contract: RoutedContract): string {
@@ -40,7 +45,7 @@ function defaultTopic(contract: RoutedContract): string {
   return topic;
 }
 
-// OrderCreated, order_created and order-created are one name in three spellings.
+// OrderCreated, order_created and order-created are the same topic.
 function toDotted(name: string): string {
   return name
     .replace(/([a-z0-9])([A-Z])/g, "$1.$2")

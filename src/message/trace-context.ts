@@ -1,23 +1,25 @@
 import type { RandomBytes } from "./random-pool.ts";
 
-/** One span of a trace, as W3C Trace Context writes it. */
+/** One span of a trace, as defined by W3C Trace Context. */
 export interface TraceContext {
   /** 32 hexadecimal digits. */
   readonly traceId: string;
   /** 16 hexadecimal digits. */
   readonly spanId: string;
-  /** Two hexadecimal digits; the last bit says that the trace is recorded. */
+  /** Two hexadecimal digits; the last bit is set if the trace is recorded. */
   readonly flags: string;
 }
 
 const pattern = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
 
-/** Undefined for what is no traceparent; the standard then wants a new trace rather than an error. */
+/**
+ * Returns undefined for an invalid traceparent; the standard then requires a new trace instead of an error.
+ */
 export function parseTraceparent(text: unknown): TraceContext | undefined {
   const match = typeof text === "string" && text.length <= 512 ? pattern.exec(text) : null;
   if (match === null) return undefined;
   const [, version = "", traceId = "", spanId = "", flags = "", rest] = match;
-  // Later versions may append fields; the first one may not, and ff is never a version.
+  // Later versions may append fields, version 00 may not, and ff is not a version.
   if (version === "ff" || (version === "00" && rest !== undefined)) return undefined;
   if (/^0+$/.test(traceId) || /^0+$/.test(spanId)) return undefined;
   return { traceId, spanId, flags };
@@ -27,17 +29,17 @@ export function formatTraceparent({ traceId, spanId, flags }: TraceContext): str
   return `00-${traceId}-${spanId}-${flags}`;
 }
 
-/** A recorded trace that begins here. */
+/** Starts a new trace that is recorded. */
 export function newTrace(randomBytes: RandomBytes): TraceContext {
   return { traceId: randomHex(16, randomBytes), spanId: randomHex(8, randomBytes), flags: "01" };
 }
 
-/** A new span in the same trace. */
+/** Creates a child span in the trace of its parent. */
 export function newChildSpan(parent: TraceContext, randomBytes: RandomBytes): TraceContext {
   return { traceId: parent.traceId, spanId: randomHex(8, randomBytes), flags: parent.flags };
 }
 
-// All zeros means "none" in the standard, however unlikely it is to be drawn.
+// All zeros means "absent" in the standard, so that value is avoided.
 function randomHex(bytes: number, randomBytes: RandomBytes): string {
   const text = Buffer.from(randomBytes(bytes)).toString("hex");
   return /^0+$/.test(text) ? text.slice(1) + "1" : text;
@@ -46,7 +48,7 @@ function randomHex(bytes: number, randomBytes: RandomBytes): string {
 const stateMember =
   /^[a-z0-9][a-z0-9_*/@-]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
 
-/** The members of a tracestate, or undefined when it must be dropped. */
+/** Parses the members of a tracestate. Returns undefined if it is invalid and must be dropped. */
 export function parseTracestate(text: unknown): readonly string[] | undefined {
   if (typeof text !== "string" || text.length > 512) return undefined;
   const members = text.split(",").map((member) => member.trim());

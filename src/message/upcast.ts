@@ -1,7 +1,10 @@
 import { PayloadError } from "../errors/index.ts";
 import type { AnyContract } from "./contract.ts";
 
-/** Data of an older version as data of the current one; it still has to be validated. */
+/**
+ * Converts data of an older version to the current version. The result must still be validated. Throws
+ * PAYLOAD_VERSION_UNKNOWN if an upcaster is missing and PAYLOAD_INVALID if one fails.
+ */
 export function upcast(contract: AnyContract, version: number, data: unknown): unknown {
   if (version === contract.version) return data;
   let current = data;
@@ -29,6 +32,6 @@ function unknownVersion(contract: AnyContract, version: number): PayloadError {
   const oldest = Math.min(contract.version, ...Object.keys(contract.upcast).map(Number));
   return new PayloadError(
     "PAYLOAD_VERSION_UNKNOWN",
-    `"${contract.name}" of version ${version} cannot be read; this process knows versions ${oldest} to ${contract.version}.`,
+    `"${contract.name}" of version ${version} cannot be read; this process reads versions ${oldest} to ${contract.version}.`,
   );
 }

@@ -4,14 +4,14 @@ import type { AnyContract, DataOf } from "./contract.ts";
 import { formatPath } from "./path.ts";
 import type { HiddenField } from "./payload.ts";
 
-/** The data as its schema puts it out, or a PayloadError that lists what is wrong where. */
+/** Returns the output of the contract's schema. Throws a PayloadError that lists each issue with its path. */
 export function validate<C extends AnyContract>(contract: C, input: unknown): DataOf<C> | Promise<DataOf<C>> {
   return runSchema(contract.schema, `${contract.kind} "${contract.name}"`, input);
 }
 
 /**
- * The same where some personal values cannot be had: complaints about those places, or about what holds them, do not
- * count. The data then stays as it is, since there is no output of a schema for what it did not accept.
+ * Validates data in which some personal values are missing: issues at their paths, or at parents of them, are
+ * ignored. The data is then returned unchanged, because a schema has no output for input it rejected.
  */
 export async function validateIgnoring<C extends AnyContract>(
   contract: C,
@@ -32,7 +32,7 @@ function isSameBranch(keys: readonly PropertyKey[], path: readonly (string | num
   return keys.slice(0, depth).every((key, index) => String(key) === String(path[index]));
 }
 
-/** The same for the answer to a command; without a reply schema the answer is dropped. */
+/** Validates the reply to a command. Without a reply schema the reply is dropped. */
 export function validateReply(contract: AnyContract, reply: unknown): unknown {
   return contract.reply === null
     ? undefined
@@ -41,7 +41,7 @@ export function validateReply(contract: AnyContract, reply: unknown): unknown {
 
 function runSchema(schema: StandardSchemaV1, what: string, input: unknown): unknown {
   const result = schema["~standard"].validate(input);
-  // Most schemas answer at once; a promise for each message would be paid for nothing.
+  // Most schemas are synchronous, so no promise is created for each message.
   return result instanceof Promise
     ? result.then((settled) => readOutput(settled, what, input))
     : readOutput(result, what, input);
@@ -74,24 +74,25 @@ function valueAt(input: unknown, keys: readonly PropertyKey[]): unknown {
   return value;
 }
 
-// Some libraries begin their messages with the path.
+// Some schema libraries start their messages with the path.
 function describeIssue({ path, message }: PayloadIssue): string {
   return message.startsWith(path) ? message : `${path}: ${message}`;
 }
 
-// Some schema libraries quote the rejected value in their message, and messages end in logs and dead letters.
+// Some schema libraries quote the rejected value in their message, and messages are stored in logs and dead
+// letters.
 const quotedByValibot = /\s*,? but received [^]*$/;
 const quotedByArktype = /\s*\(was [^]*\)$/;
 const MAX_LEAVES = 1_000;
 
-/** The message of a schema library without the value it complains about. */
+/** Removes the rejected value from the message of a schema library. */
 function redactValues(message: string, rejected: unknown): string {
   const kept = message.replace(quotedByValibot, "").replace(quotedByArktype, "").slice(0, 300);
   return quotesValue(kept, rejected) ? "is not acceptable" : kept;
 }
 
-// Messages written by users or by other libraries may quote too, in any form; then nothing of them is kept. A value
-// too large to be looked through counts as quoted.
+// Messages of users or other libraries may quote the value in any form; then the whole message is dropped. A
+// value too large to search counts as quoted.
 function quotesValue(message: string, rejected: unknown): boolean {
   const left: unknown[] = [rejected];
   for (let seen = 0; left.length > 0 && seen < MAX_LEAVES; seen++) {
@@ -102,7 +103,7 @@ function quotesValue(message: string, rejected: unknown): boolean {
   return left.length > 0;
 }
 
-// Values of one or two characters occur in every sentence and tell nothing.
+// Values of one or two characters occur in any sentence and reveal nothing.
 function isQuoted(message: string, value: unknown): boolean {
   if (typeof value !== "string" && typeof value !== "number" && typeof value !== "bigint") return false;
   const text = String(value);

@@ -18,12 +18,12 @@ const root = join(import.meta.dirname, "..");
 /** The pages that are made from code, by their path from the root. */
 export async function generatedDocs(): Promise<Readonly<Record<string, string>>> {
   return {
-    "docs/telemetry.md": await page(telemetry()),
-    "docs/environment.md": await page(environmentPage()),
+    "docs/reference/telemetry.md": await page(telemetry()),
+    "docs/reference/environment.md": await page(environmentPage()),
     ".env.example": exampleEnvironment(),
     "docs/reference/cli.md": await page(await cliPage()),
     "docs/reference/configuration.md": await withTables("docs/reference/configuration.md", optionTables()),
-    "docs/state-machines.md": await page(stateMachines()),
+    "docs/reference/state-machines.md": await page(stateMachines()),
     "docs/guides/choreography.md": withDiagram(
       "docs/guides/choreography.md",
       "order",
@@ -34,10 +34,8 @@ export async function generatedDocs(): Promise<Readonly<Record<string, string>>>
       "order-saga",
       sagaDiagram(placeOrder.definition),
     ),
-    "docs/guides/database-roles.md": await withTables("docs/guides/database-roles.md", {
-      roles: roleTable(),
-      rights: rightsTable(),
-    }),
+    "docs/reference/roles.md": await page(rolesPage()),
+    "docs/guides/database-roles.md": await withTable("docs/guides/database-roles.md", "roles", roleTable()),
     "docs/guides/cloud-events.md": await withTable("docs/guides/cloud-events.md", "attributes", attributes()),
   };
 }
@@ -110,9 +108,9 @@ holds a copy of it in \`outbox_move\` and refuses every update of an outbox row 
 nothing to repair. A lease that ends returns its message by itself.
 
 The database judges the change of a row, not who asks for it, and a row that is settled is deleted, which it cannot tell from any
-other deletion: that is the task of fences, and of [roles](guides/database-roles.md), which let nobody delete but who sends.
+other deletion: that is the task of fences, and of [roles](roles.md), which let nobody delete but who sends.
 In code, \`canTransition\`, \`nextStates\` and \`transition\` (with its guards) answer from the same table. Whoever wants to act on a
-move observes it: \`observers\` and \`onDeadLetter\` of [createBus](reference/configuration.md).
+move observes it: \`observers\` and \`onDeadLetter\` of [createBus](configuration.md).
 
 \`\`\`mermaid
 ${stateDiagram()}
@@ -185,6 +183,24 @@ async function withTables(
   return text;
 }
 
+function rolesPage(): string {
+  return `# Database roles
+
+\`sagabox roles sql\` prints the SQL that creates these roles and grants their rights. How to set them up is in
+[the guide](../guides/database-roles.md).
+
+## Roles
+
+${roleTable().join("\n")}
+
+## Rights
+
+\`select (id)\` is a right on that column alone. A role also has the rights of the roles in its column "Is also".
+
+${rightsTable().join("\n")}
+`;
+}
+
 function roleTable(): readonly string[] {
   const rows = roleNames.map((name) => {
     const { who, includes, still } = roles[name];
@@ -192,7 +208,7 @@ function roleTable(): readonly string[] {
     return row(`\`${name}\``, who, also, still);
   });
   return [
-    row("Role", "Who connects as it", "Is also", "Whoever steals it can"),
+    row("Role", "Who connects as it", "Is also", "With stolen credentials an attacker can"),
     row("---", "---", "---", "---"),
     ...rows,
   ];

@@ -1,4 +1,4 @@
-/** Every code an error of ours can carry, with one sentence on what happened. Mirrored in docs/errors.md. */
+/** Every code an error of ours can carry, with one sentence on what happened. Mirrored in docs/reference/errors.md. */
 export const catalogue = {
   OPTIONS_INVALID: "An option has a value that cannot be used.",
   OPTIONS_UNKNOWN_KEY: "An options object has a key that does not exist.",

@@ -26,7 +26,7 @@ import type { TelemetryEvents, TelemetryName } from "./events.ts";
 
 export type { EventEntry, LogLevel } from "./event-entry.ts";
 
-/** Every event with its meaning, its fields and how loudly it is logged. docs/telemetry.md is made from this. */
+/** Every event with its meaning, its fields and how loudly it is logged. docs/reference/telemetry.md is made from this. */
 export const eventCatalogue: EventEntries<TelemetryName> = {
   ...auditEventCatalogue,
   ...conservationEventCatalogue,

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { catalogue } from "../../src/errors/index.ts";
 
-const page = readFileSync(new URL("../../docs/errors.md", import.meta.url), "utf8");
+const page = readFileSync(new URL("../../docs/reference/errors.md", import.meta.url), "utf8");
 const sections = page
   .split(/^## /m)
   .slice(1)

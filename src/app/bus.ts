@@ -174,7 +174,7 @@ export class Bus {
     const scope = this.#parts.scope(tx);
     try {
       const result = await runInsideTransaction(() => work(busTransaction(tx, scope)));
-      if (scope.isUnderWay) await scope.waitForPending();
+      if (scope.hasPending) await scope.waitForPending();
       scope.handleCommit(await tx.commit(scope.lastStatements(), scope.afterword()));
       return result;
     } catch (error) {

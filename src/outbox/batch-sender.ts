@@ -36,7 +36,7 @@ function isWhole(row: LaneRow): row is WholeRow {
   return row.message !== null;
 }
 
-/** Takes what was read through the transport, and settles it by what became of it. */
+/** Sends the rows that a relay has read, and settles them by their outcome. */
 export class BatchSender {
   readonly #options: BatchSenderOptions;
   readonly #ownership: LaneOwnership;
@@ -53,27 +53,27 @@ export class BatchSender {
     this.#settler = parts.settler;
   }
 
-  /** Never rejects: nobody waits for it, and a process must not end over a batch. */
-  async deliver(lot: SendBatch<LaneRow>): Promise<void> {
+  /** Never rejects: the relay does not await it, and a failing batch must not end the process. */
+  async deliver(batch: SendBatch<LaneRow>): Promise<void> {
     try {
-      await this.#deliver(lot);
+      await this.#deliver(batch);
     } catch (error) {
-      this.#reader.putBack(lot.rows, BROKEN_RECHECK_MS);
-      if (lot.trial !== undefined) this.#options.destinations.cancelTrial(lot.trial);
+      this.#reader.putBack(batch.rows, BROKEN_RECHECK_MS);
+      if (batch.trial !== undefined) this.#options.destinations.cancelTrial(batch.trial);
       this.#reportFailure("delivering a batch", error);
     }
   }
 
-  async #deliver(lot: SendBatch<LaneRow>): Promise<void> {
+  async #deliver(batch: SendBatch<LaneRow>): Promise<void> {
     const began = systemClock.monotonicMs();
-    const expired = lot.rows.filter((row) => row.expired);
-    const alive = expired.length === 0 ? lot.rows : lot.rows.filter((row) => !row.expired);
-    if (expired.length > 0) await this.#bury(expired.map((row) => toDeadRow(row, "expired")));
+    const expired = batch.rows.filter((row) => row.expired);
+    const alive = expired.length === 0 ? batch.rows : batch.rows.filter((row) => !row.expired);
+    if (expired.length > 0) await this.#deadLetter(expired.map((row) => toDeadRow(row, "expired")));
     if (alive.length > 0) {
-      await (this.#options.hop === undefined ? this.#publish({ ...lot, rows: alive }) : this.#hop(alive));
+      await (this.#options.hop === undefined ? this.#publish({ ...batch, rows: alive }) : this.#hop(alive));
     }
     this.#options.observer.emit("relay.batch", {
-      count: lot.rows.length,
+      count: batch.rows.length,
       durationMs: systemClock.monotonicMs() - began,
     });
   }
@@ -87,42 +87,42 @@ export class BatchSender {
     this.#emitSent(rows, settled, systemClock.monotonicMs() - began);
   }
 
-  async #publish(lot: SendBatch<LaneRow>): Promise<void> {
+  async #publish(batch: SendBatch<LaneRow>): Promise<void> {
     const began = systemClock.monotonicMs();
     const { destinations, transport, settings, spans } = this.#options;
-    const readable = await this.#withoutUnreadable(lot.rows);
+    const readable = await this.#withoutUnreadable(batch.rows);
     const rows = this.#withoutOrphans(readable);
     const send = (): Promise<SendOutcome[]> =>
       publishBatch(transport, rows, {
         timeoutMs: settings.publishTimeoutMs,
         gathered: true,
-        mayGoOn: () => this.#ownership.remainingMs() > 0 && rows.every((row) => this.#reader.holds(row)),
+        mayContinue: () => this.#ownership.remainingMs() > 0 && rows.every((row) => this.#reader.holds(row)),
         ...(spans === undefined ? {} : { traced: { spans, via: "relay" } }),
       });
-    const turn = lot.doubted === true ? await destinations.turns.take(send) : undefined;
+    const turn = batch.suspect === true ? await destinations.turns.take(send) : undefined;
     const outcomes = turn?.result ?? (await send());
-    const accompanied = turn?.alone === false;
+    const sharedTurn = turn?.alone === false;
     const { waitMs, outcomes: judged } = recordOutcomes(
       destinations,
-      { ...lot, rows, accompanied },
+      { ...batch, rows, sharedTurn },
       outcomes,
     );
     const sorted = sortOutcomes(rows, judged);
-    for (const { row } of sorted.uncharged) this.#reader.putBack([row], waitMs(row));
+    for (const { row } of sorted.unanswered) this.#reader.putBack([row], waitMs(row));
     await this.#settle(sorted, systemClock.monotonicMs() - began);
   }
 
-  // Nobody can send what cannot be read, and no later try makes it better. The others of its key come again when its
-  // death is noted, since it may hold them back.
+  // A message that cannot be decoded is dead-lettered, because a retry would fail as well. Other rows of its
+  // key are read again after that: the dead letter may hold the key.
   async #withoutUnreadable(rows: readonly LaneRow[]): Promise<readonly LaneRow[]> {
     if (rows.every((row) => row.flaw === undefined)) return rows;
-    const deaths = rows.flatMap((row) =>
+    const deadRows = rows.flatMap((row) =>
       row.flaw === undefined ? [] : toDeadRow(row, "rejected", row.flaw),
     );
-    const dying = new Set(deaths.map(({ row }) => row));
-    const streams = new Set(deaths.flatMap(({ row }) => row.stream ?? []));
-    await this.#bury(deaths);
-    const others = rows.filter((row) => !dying.has(row));
+    const unreadable = new Set(deadRows.map(({ row }) => row));
+    const streams = new Set(deadRows.flatMap(({ row }) => row.stream ?? []));
+    await this.#deadLetter(deadRows);
+    const others = rows.filter((row) => !unreadable.has(row));
     this.#reader.putBack(
       others.filter(({ stream }) => stream !== null && streams.has(stream)),
       0,
@@ -130,8 +130,8 @@ export class BatchSender {
     return others.filter(({ stream }) => stream === null || !streams.has(stream));
   }
 
-  // A row whose message was not found goes back, with its successors: the message may just be on its way into a younger
-  // partition. If it is really gone, the log says so again and again.
+  // A row without its message is read again later, with its successors: the message may just be moving to a
+  // newer partition. If the message is lost, each read reports the row.
   #withoutOrphans(rows: readonly LaneRow[]): readonly WholeRow[] {
     if (rows.every(isWhole)) return rows;
     const orphans = rows.filter((row) => !isWhole(row));
@@ -155,18 +155,19 @@ export class BatchSender {
     }
     const locked = [
       ...(decisions.failed.length > 0 ? await this.#recordFailures(decisions.failed) : []),
-      ...(decisions.dead.length > 0 ? await this.#bury(decisions.dead) : []),
+      ...(decisions.dead.length > 0 ? await this.#deadLetter(decisions.dead) : []),
     ];
-    // Behind a row whose failure could not be noted the key waits too, or that row would be sent again at once.
+    // If the failure of a row could not be recorded, its key waits too: otherwise the row would be sent again
+    // immediately.
     const streams = new Set(locked.map(({ stream }) => stream));
     for (const row of sorted.skipped)
       this.#reader.putBack([row], streams.has(row.stream) ? LOCKED_RECHECK_MS : 0);
   }
 
-  /** Returns the rows whose failure could not be noted, since another session has locked them. */
+  /** Returns the rows whose failure could not be recorded, because another session has locked them. */
   async #recordFailures(failed: readonly FailedRow[]): Promise<readonly LaneRow[]> {
     const locked =
-      (await this.#retryUntilLost("noting failures", () => this.#settler.markFailed(failed))) ?? [];
+      (await this.#retryUntilLost("recording failures", () => this.#settler.markFailed(failed))) ?? [];
     emitFailed(
       this.#options.observer,
       locked.length === 0 ? failed : failed.filter(({ row }) => !locked.includes(row)),
@@ -174,23 +175,24 @@ export class BatchSender {
     return locked;
   }
 
-  /** Returns the rows that could not be dead-lettered, since another session has locked them. */
-  async #bury(deaths: readonly DeadRow[]): Promise<readonly LaneRow[]> {
-    const { settled, later } = (await this.#retryUntilLost("burying messages", () =>
-      this.#settler.markDeadLettered(deaths),
+  /** Returns the rows that could not be dead-lettered, because another session has locked them. */
+  async #deadLetter(deadRows: readonly DeadRow[]): Promise<readonly LaneRow[]> {
+    const { settled, later } = (await this.#retryUntilLost("dead-lettering messages", () =>
+      this.#settler.markDeadLettered(deadRows),
     )) ?? {
       settled: [],
       later: [],
     };
-    const buried = new Set(settled);
+    const deadLettered = new Set(settled);
     emitDeadLettered(
       this.#options.observer,
-      deaths.filter((death) => buried.has(death.row)),
+      deadRows.filter((death) => deadLettered.has(death.row)),
     );
     return later;
   }
 
-  // What went out must be noted. Only the loss of the lanes ends the trying: then others will send it again.
+  // A sent row must be settled. Retries stop only when the lanes are lost: their new owner sends the rows
+  // again.
   async #retryUntilLost<T>(doing: string, work: () => Promise<T>): Promise<T | undefined> {
     for (let attempt = 1; ; attempt++) {
       try {
@@ -203,11 +205,11 @@ export class BatchSender {
     }
   }
 
-  #emitSent(asked: readonly LaneRow[], sent: SettledRows | undefined, durationMs: number): void {
+  #emitSent(rows: readonly LaneRow[], sent: SettledRows | undefined, durationMs: number): void {
     const { observer } = this.#options;
     const { settled, later } = sent ?? { settled: [], later: [] };
     for (const entry of countByType(settled)) observer.emit("relay.published", { ...entry, durationMs });
-    const lost = asked.length - settled.length - later.length;
+    const lost = rows.length - settled.length - later.length;
     if (lost > 0) observer.emit("relay.lost", { lanes: 0, count: lost });
   }
 
@@ -220,15 +222,15 @@ export class BatchSender {
   }
 }
 
-/** Pure: which of a batch's failures get another attempt, and which have had their last. */
+/** Pure: decides which failed rows are retried and which are dead-lettered. */
 export function retryOrDeadLetter(
-  sorted: Pick<SortedOutcomes, "charged" | "refused">,
+  sorted: Pick<SortedOutcomes, "rejected" | "refused">,
   policy: RetryPolicy,
   random: () => number,
 ): { readonly failed: FailedRow[]; readonly dead: DeadRow[] } {
   const failed: FailedRow[] = [];
   const dead: DeadRow[] = sorted.refused.map(({ row, error }) => toDeadRow(row, "rejected", error));
-  for (const { row, error } of sorted.charged) {
+  for (const { row, error } of sorted.rejected) {
     const own = { ...policy, maxAttempts: row.maxAttempts };
     const decision = decideRetry(
       own,
@@ -242,7 +244,6 @@ export function retryOrDeadLetter(
   return { failed, dead };
 }
 
-/** What people hear of rows that did not get through. */
 function emitFailed(observer: Observer, failures: readonly FailedRow[]): void {
   for (const { row, delayMs, error } of failures) {
     const attempt = row.attempts + 1;
@@ -254,8 +255,8 @@ function emitFailed(observer: Observer, failures: readonly FailedRow[]): void {
   }
 }
 
-function emitDeadLettered(observer: Observer, deaths: readonly DeadRow[]): void {
-  for (const { row, reason, errorMessage: error } of deaths) {
+function emitDeadLettered(observer: Observer, deadRows: readonly DeadRow[]): void {
+  for (const { row, reason, errorMessage: error } of deadRows) {
     observer.emit(
       "dead_letter.buried",
       { origin: "outbox", consumer: null, ...messageNames(row), reason, error },

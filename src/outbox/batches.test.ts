@@ -23,14 +23,14 @@ function setup(failures = 2) {
   return { clock, destinations };
 }
 
-test("while nothing has failed everything is one lot, untouched", () => {
+test("without failures all rows are one batch, untouched", () => {
   const rows = [row("a", 1), row("b", 2)];
-  const { lots, waiting } = planBatches(rows, setup().destinations);
-  expect([lots.length, lots[0]?.rows, waiting]).toEqual([1, rows, []]);
-  expect(lots[0]?.rows).toBe(rows);
+  const { batches, waiting } = planBatches(rows, setup().destinations);
+  expect([batches.length, batches[0]?.rows, waiting]).toEqual([1, rows, []]);
+  expect(batches[0]?.rows).toBe(rows);
 });
 
-test("a topic that failed goes by itself, an open one sends its first message, a resting one waits", () => {
+test("a failed topic gets its own batch, an open one sends one message, a resting one waits", () => {
   const { clock, destinations } = setup();
   destinations.recordFailure("shaky", failure, false);
   for (let i = 0; i < 2; i++) destinations.recordFailure("open", failure, false);
@@ -45,7 +45,7 @@ test("a topic that failed goes by itself, an open one sends its first message, a
     row("shaky", 6),
   ];
   expect(planBatches(rows, destinations)).toEqual({
-    lots: [
+    batches: [
       { rows: [row("ok", 2)] },
       { rows: [row("open", 1)], trial: "open" },
       { rows: [row("shaky", 3), row("shaky", 6)], trial: "shaky" },
@@ -54,7 +54,7 @@ test("a topic that failed goes by itself, an open one sends its first message, a
   });
 });
 
-test("a failed batch counts once, whatever its size, and tells how long its messages wait", () => {
+test("a failed batch counts as one failure and returns how long its messages wait", () => {
   const { destinations } = setup();
   const rows = [row("a", 1), row("a", 2), row("b", 3)];
   const { waitMs } = recordOutcomes(destinations, { rows }, [
@@ -74,68 +74,68 @@ test.each<SendOutcome>([
   const { clock, destinations } = setup(1);
   destinations.recordFailure("a", failure, false);
   clock.nowMs = 1_000;
-  const { lots } = planBatches([row("a", 1)], destinations);
-  expect(lots[0]?.trial).toBe("a");
-  recordOutcomes(destinations, lots[0] ?? { rows: [] }, [outcome]);
+  const { batches } = planBatches([row("a", 1)], destinations);
+  expect(batches[0]?.trial).toBe("a");
+  recordOutcomes(destinations, batches[0] ?? { rows: [] }, [outcome]);
   expect([destinations.states(), destinations.admit("a")]).toEqual([{}, "all"]);
 });
 
-test("a probe that was never sent leaves its place to the next one", () => {
+test("a probe that was never sent allows the next one", () => {
   const { clock, destinations } = setup(1);
   destinations.recordFailure("a", failure, false);
   clock.nowMs = 1_000;
-  const { lots } = planBatches([row("a", 1)], destinations);
-  recordOutcomes(destinations, lots[0] ?? { rows: [] }, [{ kind: "skipped" }]);
+  const { batches } = planBatches([row("a", 1)], destinations);
+  recordOutcomes(destinations, batches[0] ?? { rows: [] }, [{ kind: "skipped" }]);
   expect([destinations.states(), destinations.admit("a")]).toEqual([{ a: "open" }, "probe"]);
 });
 
-/** Sends until nothing is left, at a broker for which everything fails that travels with one of these. */
+/** Sends until nothing is left. The broker fails every batch that contains one of the bad messages. */
 function send(bad: readonly string[], count: number) {
   const { clock, destinations } = setup(3);
   let left = Array.from({ length: count }, (_, n) => row("a", n, n % 5 === 0 ? `stream-${n % 25}` : null));
-  const charged: string[] = [];
+  const attempted: string[] = [];
   const sizes: number[] = [];
   for (let round = 0; left.length > bad.length && round < 200; round++) {
     clock.nowMs += 1_000;
     const sent = new Set<string>();
-    for (const lot of planBatches(left, destinations).lots) {
-      sizes.push(lot.rows.length);
-      const failing = lot.rows.some(({ messageId }) => bad.includes(messageId));
+    for (const batch of planBatches(left, destinations).batches) {
+      sizes.push(batch.rows.length);
+      const failing = batch.rows.some(({ messageId }) => bad.includes(messageId));
       const { outcomes } = recordOutcomes(
         destinations,
-        lot,
-        lot.rows.map(() => (failing ? unreachable : { kind: "published" as const })),
+        batch,
+        batch.rows.map(() => (failing ? unreachable : { kind: "published" as const })),
       );
       for (const [i, { kind }] of outcomes.entries()) {
-        const id = lot.rows[i]?.messageId ?? "";
+        const id = batch.rows[i]?.messageId ?? "";
         if (kind === "published") sent.add(id);
-        if (kind === "rejected") charged.push(id);
+        if (kind === "rejected") attempted.push(id);
       }
       clock.nowMs += 1;
     }
     left = left.filter(({ messageId }) => !sent.has(messageId));
   }
-  return { left: left.map(({ messageId }) => messageId), charged, sizes, destinations };
+  return { left: left.map(({ messageId }) => messageId), attempted, sizes, destinations };
 }
 
-test("A17: one message that makes everything fail that travels with it keeps neither its topic nor the others", () => {
-  const { left, charged, destinations } = send(["a-0"], 500);
+test("A17: a message that fails every batch it is in holds back neither its topic nor other messages", () => {
+  const { left, attempted, destinations } = send(["a-0"], 500);
   expect(left.filter((id) => id !== "a-0")).toEqual(
-    // What is behind it on its own key has to wait for it.
+    // Later messages of its key have to wait for it.
     Array.from({ length: 19 }, (_, n) => `a-${(n + 1) * 25}`),
   );
-  expect(new Set(charged)).toEqual(new Set(["a-0"]));
+  expect(new Set(attempted)).toEqual(new Set(["a-0"]));
   expect(destinations.states()).toEqual({});
 });
 
-test("A17: of several such messages each is found, and nobody else is charged", () => {
+test("A17: several such messages are all found, and others lose no attempts", () => {
   const bad = ["a-1", "a-77", "a-78", "a-499"];
-  const { left, charged } = send(bad, 500);
+  const { left, attempted } = send(bad, 500);
   expect(left).toEqual(bad);
-  for (const id of charged) expect(bad).toContain(id);
+  for (const id of attempted) expect(bad).toContain(id);
 });
 
-test("A17: whoever was guilty once and fails again keeps its topic flowing, and is charged only if others are answered", () => {
+test("A17: a confirmed bad message never pauses its topic, and loses attempts only if others are answered", () => {
   const { clock, destinations } = setup(1);
   const fail = () => {
     clock.nowMs += 10;
@@ -155,10 +155,10 @@ test("A17: whoever was guilty once and fails again keeps its topic flowing, and 
   expect(fail().outcomes[0]?.kind).toBe("rejected");
 });
 
-test("A17: with the broker down nobody is charged, however often it fails", () => {
-  const { charged } = send(
+test("A17: with the broker down no message loses attempts", () => {
+  const { attempted } = send(
     Array.from({ length: 50 }, (_, n) => `a-${n}`),
     51,
   );
-  expect(charged).toEqual([]);
+  expect(attempted).toEqual([]);
 });

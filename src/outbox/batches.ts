@@ -2,15 +2,18 @@ import type { Destinations } from "./destinations.ts";
 import { printableErrorText } from "./failures.ts";
 import type { SendOutcome } from "./publish-batch.ts";
 
-/** What is sent together. A topic on trial travels by itself, so that nobody else waits for its broker. */
+/**
+ * Rows that are sent together. A topic on trial is sent separately, so that other topics do not wait for its
+ * broker.
+ */
 export interface SendBatch<R> {
   readonly rows: readonly R[];
-  /** The topic this lot finds out about. */
+  /** The topic whose broker this batch tests. */
   readonly trial?: string;
-  /** It holds messages that failed before: it goes in its turn. */
-  readonly doubted?: true;
-  /** Others in doubt were on their way at the same time: its failure may be theirs. */
-  readonly accompanied?: boolean;
+  /** The batch contains messages that failed before. Such batches are sent one at a time. */
+  readonly suspect?: true;
+  /** Another suspect batch was in flight at the same time, so a failure may have been caused by that one. */
+  readonly sharedTurn?: boolean;
 }
 
 interface AddressedRow {
@@ -20,79 +23,84 @@ interface AddressedRow {
 }
 
 /**
- * Sorts what was fetched: into one lot for all that flows, one for each topic on trial, and what has to wait. Messages
- * that failed before travel apart from the others, in ever smaller lots: so the one that makes a lot fail is soon alone.
+ * Splits rows into one batch for all healthy topics, one for each topic on trial, and rows that have to wait.
+ * Messages that failed before are sent apart from the others in ever smaller batches, until the message that
+ * makes a batch fail is alone.
  */
 export function planBatches<R extends AddressedRow>(
   rows: readonly R[],
   destinations: Destinations,
-): { readonly lots: readonly SendBatch<R>[]; readonly waiting: readonly R[] } {
+): { readonly batches: readonly SendBatch<R>[]; readonly waiting: readonly R[] } {
   const flowing: R[] = [];
   const apart: SendBatch<R>[] = [];
   const waiting: R[] = [];
   for (const [topic, own] of groupBy(rows, (row) => row.topic)) {
-    const given = destinations.admit(topic);
-    if (given === "none") {
+    const admittance = destinations.admit(topic);
+    if (admittance === "none") {
       waiting.push(...own);
       continue;
     }
     const { fresh, parts } = splitSuspects(own, destinations);
-    if (given === "all") {
+    if (admittance === "all") {
       flowing.push(...fresh);
-      apart.push(...parts.map((part) => ({ rows: part, doubted: true as const })));
+      apart.push(...parts.map((part) => ({ rows: part, suspect: true as const })));
       continue;
     }
     const first = fresh.length > 0 ? fresh : (parts[0] ?? []);
-    const lot = given === "probe" ? first.slice(0, 1) : first;
-    apart.push({ rows: lot, trial: topic, ...(fresh.length === 0 && { doubted: true }) });
-    waiting.push(...exclude(own, lot));
+    const batch = admittance === "probe" ? first.slice(0, 1) : first;
+    apart.push({ rows: batch, trial: topic, ...(fresh.length === 0 && { suspect: true }) });
+    waiting.push(...exclude(own, batch));
   }
   const together = flowing.length === rows.length ? rows : keepInOrder(rows, flowing);
-  return { lots: together.length === 0 ? apart : [{ rows: together }, ...apart], waiting };
+  return { batches: together.length === 0 ? apart : [{ rows: together }, ...apart], waiting };
 }
 
-/** What has not failed yet, and the rest in parts, those that failed least first. No key is in two of them. */
+/**
+ * Separates rows without failures from suspect ones. Suspect rows come in parts, fewest failures first. A key
+ * is never split.
+ */
 function splitSuspects<R extends AddressedRow>(
   own: readonly R[],
-  { doubts }: Destinations,
+  { suspects }: Destinations,
 ): { readonly fresh: readonly R[]; readonly parts: readonly (readonly R[])[] } {
-  if (doubts.isEmpty) return { fresh: own, parts: [] };
+  if (suspects.isEmpty) return { fresh: own, parts: [] };
   const keys = [...groupBy(own, orderKey).values()];
   const byFailures = groupBy(keys, ([head]) =>
-    head === undefined ? 0 : doubts.failureCount(head.messageId),
+    head === undefined ? 0 : suspects.failureCount(head.messageId),
   );
   const fresh = byFailures.get(0)?.flat() ?? [];
   const parts = [...byFailures]
     .filter(([failures]) => failures > 0)
     .sort(([a], [b]) => a - b)
-    .flatMap(([failures, doubted]) => split(doubted, 2 ** Math.min(failures, 20)));
+    .flatMap(([failures, suspect]) => split(suspect, 2 ** Math.min(failures, 20)));
   return { fresh: keepInOrder(own, fresh), parts };
 }
 
 function split<R>(keys: readonly (readonly R[])[], parts: number): R[][] {
   const size = Math.ceil(keys.length / parts);
-  const lots: R[][] = [];
-  for (let at = 0; at < keys.length; at += size) lots.push(keys.slice(at, at + size).flat());
-  return lots;
+  const batches: R[][] = [];
+  for (let at = 0; at < keys.length; at += size) batches.push(keys.slice(at, at + size).flat());
+  return batches;
 }
 
-/** What the broker did, as it bears on topics and on single messages. */
+/** The outcomes of a batch, judged by whether the broker or a message caused the failures. */
 export interface SendVerdict {
   readonly outcomes: readonly SendOutcome[];
-  /** How long a message waits that failed and was not charged. */
+  /** How long a message waits after a failure that does not count as an attempt, in milliseconds. */
   readonly waitMs: (row: { readonly topic: string }) => number;
 }
 
 type UnansweredOutcome = Extract<SendOutcome, { kind: "unreachable" | "unknown" }>;
 
 /**
- * Tells the destinations what their broker did. A message that fails by itself, although its broker has answered others
- * since it failed last, and no other in doubt was on its way, is not the broker's fault: it is charged. From then on its failures say nothing about its topic,
- * which flows on; where nobody else was answered in between they are not charged either.
+ * Records the outcomes of a batch with the destinations. If a message fails alone, while its broker has
+ * answered others since its last failure and no other suspect was in flight, the failure counts as its
+ * attempt. Its later failures no longer affect its topic; they count as attempts only if the broker has
+ * answered other messages in between.
  */
 export function recordOutcomes<R extends AddressedRow>(
   destinations: Destinations,
-  { rows, trial, accompanied = false }: SendBatch<R>,
+  { rows, trial, sharedTurn = false }: SendBatch<R>,
   outcomes: readonly SendOutcome[],
 ): SendVerdict {
   const answered = new Set<string>();
@@ -104,23 +112,25 @@ export function recordOutcomes<R extends AddressedRow>(
     if (outcome.kind === "unreachable" || outcome.kind === "unknown") failed.push({ row, outcome });
     else {
       answered.add(row.topic);
-      if (!destinations.doubts.isEmpty) destinations.doubts.clear(row.messageId);
+      if (!destinations.suspects.isEmpty) destinations.suspects.clear(row.messageId);
     }
   }
   const [first] = failed;
   const suspect = first !== undefined && isOneKey(rows) ? first.row : undefined;
-  const isGuilty = suspect !== undefined && !accompanied && destinations.hasAnsweredOthers(suspect);
-  const isAside = suspect !== undefined && (isGuilty || destinations.doubts.isConfirmed(suspect.messageId));
+  const isOwnFailure = suspect !== undefined && !sharedTurn && destinations.hasAnsweredOthers(suspect);
+  const isKnownCause =
+    suspect !== undefined && (isOwnFailure || destinations.suspects.isConfirmed(suspect.messageId));
   for (const topic of answered) destinations.recordAnswer(topic);
-  // Only now: an answer from the same call says nothing about what failed behind it.
-  if (suspect !== undefined) destinations.markSuspect(suspect.messageId, isGuilty || undefined);
+  // After the answers above: an answer in the same call does not prove that the broker was up when this
+  // message failed.
+  if (suspect !== undefined) destinations.markSuspect(suspect.messageId, isOwnFailure || undefined);
   else for (const { row } of failed) destinations.markSuspect(row.messageId);
-  const waits = isAside ? new Map<string, number>() : recordFailures(destinations, failed, trial);
+  const waits = isKnownCause ? new Map<string, number>() : recordFailures(destinations, failed, trial);
   if (trial !== undefined && !answered.has(trial) && !waits.has(trial)) destinations.cancelTrial(trial);
-  const asideMs = isAside ? destinations.suspectDelayMs(suspect.messageId) : 0;
+  const suspectMs = isKnownCause ? destinations.suspectDelayMs(suspect.messageId) : 0;
   return {
-    outcomes: isGuilty ? rejectFirstFailure(outcomes) : outcomes,
-    waitMs: ({ topic }) => waits.get(topic) ?? asideMs,
+    outcomes: isOwnFailure ? rejectFirstFailure(outcomes) : outcomes,
+    waitMs: ({ topic }) => waits.get(topic) ?? suspectMs,
   };
 }
 
@@ -139,7 +149,7 @@ function recordFailures(
   return waits;
 }
 
-// Its successors on the key were not tried, whatever became of them behind it.
+// Its successors on the key were not attempted, so their outcomes become `skipped`.
 function rejectFirstFailure(outcomes: readonly SendOutcome[]): SendOutcome[] {
   let isFirst = true;
   return outcomes.map((outcome) => {

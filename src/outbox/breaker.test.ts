@@ -21,11 +21,11 @@ const failTimes = (times: number): Breaker => {
   return breaker;
 };
 
-test("A17: it opens after as many failed batches in a row as the settings say, not before", () => {
+test("A17: it opens after the configured number of failed batches in a row", () => {
   expect([1, 2, 3].map((times) => failTimes(times).kind)).toEqual(["closed", "closed", "open"]);
 });
 
-test("A17: a destination that failed rests for a moment, then goes by one batch at a time", () => {
+test("A17: a destination that failed pauses briefly, then gets one batch at a time", () => {
   const once = fail(CLOSED);
   expect(once.untilMs).toBe(100);
   expect([decideAdmittance(once, 99), decideAdmittance(once, 100)]).toEqual(["none", "trial"]);
@@ -33,7 +33,7 @@ test("A17: a destination that failed rests for a moment, then goes by one batch 
   expect(fail(once, 100).untilMs).toBe(300);
 });
 
-test("A17: open lets nothing through until the cool-down is over, then one message, then nothing until it is back", () => {
+test("A17: an open breaker sends nothing during the cool-down, then one message at a time", () => {
   const open = failTimes(3);
   const endMs = open.untilMs;
   expect([decideAdmittance(open, endMs - 1), decideAdmittance(open, endMs)]).toEqual(["none", "probe"]);
@@ -41,7 +41,7 @@ test("A17: open lets nothing through until the cool-down is over, then one messa
   expect([probing.kind, decideAdmittance(probing, endMs + 60_000)]).toEqual(["half-open", "none"]);
 });
 
-test("A17: each failed probe opens it for longer, up to the longest cool-down", () => {
+test("A17: each failed probe lengthens the cool-down, up to its maximum", () => {
   let breaker = failTimes(3);
   const cooldowns: number[] = [];
   for (let nowMs = 0; cooldowns.length < 6; nowMs += 60_000) {
@@ -52,26 +52,26 @@ test("A17: each failed probe opens it for longer, up to the longest cool-down", 
   expect(cooldowns).toEqual([2_000, 4_000, 8_000, 8_000, 8_000, 8_000]);
 });
 
-test("cool-downs are spread over their second half", () => {
+test("the jitter covers the second half of a cool-down", () => {
   const twice = failTimes(2);
   expect([0, 0.5, 1].map((random) => fail(twice, 0, { random }).untilMs)).toEqual([500, 750, 1_000]);
 });
 
-test("a batch that was under way when it opened neither lengthens the cool-down nor answers for the probe", () => {
+test("a batch in flight when it opened neither lengthens the cool-down nor counts as the probe", () => {
   const open = failTimes(3);
   expect(fail(open, 5_000, { trial: false })).toBe(open);
   const probing = startTrial(open);
   expect(fail(probing, 5_000, { trial: false })).toBe(probing);
 });
 
-test("a probe that never reached the broker leaves the place to the next one", () => {
+test("a probe that never reached the broker allows the next one", () => {
   const open = failTimes(3);
   const back = cancelTrial(startTrial(open), open.untilMs);
   expect([back.kind, decideAdmittance(back, open.untilMs)]).toEqual(["open", "probe"]);
   expect(cancelTrial(startTrial(fail(CLOSED)), 100)).toEqual(fail(CLOSED));
 });
 
-test("an open breaker that nobody has tried for long after its rest is outdated, one that is tried is not", () => {
+test("an open breaker is outdated if it is not tried for long after its cool-down", () => {
   const open = failTimes(3);
   const endMs = open.untilMs + maxIdleMs(settings);
   expect([isOutdated(open, settings, endMs - 1), isOutdated(open, settings, endMs)]).toEqual([false, true]);
@@ -81,7 +81,7 @@ test("an open breaker that nobody has tried for long after its rest is outdated,
   expect(isOutdated(fail(CLOSED), settings, endMs)).toBe(false);
 });
 
-test("it is believed for longer than any relay waits between two looks, and than any message is put aside", () => {
+test("it stays valid for longer than the poll interval and the longest cool-down", () => {
   expect(maxIdleMs(settings)).toBe(60_000);
   expect(maxIdleMs({ ...settings, maxCooldownMs: 3_600_000 })).toBe(7_200_000);
 });

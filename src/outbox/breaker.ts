@@ -1,9 +1,10 @@
 /**
- * The life of a destination, as its messages see it. `closed`: they flow. After as many failed batches in a row as the
- * settings allow it is `open`: nobody calls the broker for it, and its messages wait uncharged. When the cool-down is
- * over, one message is let through and the breaker is `half-open`: an answer closes it, another failure opens it again
- * for longer. A destination that failed less often rests for a moment and is then tried with one batch at a time. One
- * that nobody has had anything for since is `outdated`: others may have sent to it long ago, so it is forgotten.
+ * Circuit breaker of a destination. `closed`: messages are sent. After as many failed batches in a row as the
+ * settings allow it is `open`: nothing is sent, and the waiting messages use up no attempts. After the
+ * cool-down one message is sent and the breaker is `half-open`: an answer closes it, a failure opens it for
+ * longer. A destination with fewer failures pauses briefly and is then tried with one batch at a time. An
+ * open breaker that this process has not tried for long is outdated and removed, because another process may
+ * send there now.
  */
 export type BreakerKind = "closed" | "open" | "half-open";
 
@@ -11,11 +12,11 @@ export interface Breaker {
   readonly kind: BreakerKind;
   /** Failed batches in a row. */
   readonly failures: number;
-  /** How often in a row it has opened. */
+  /** Number of times in a row that it has opened. */
   readonly trips: number;
-  /** Nothing is sent before this, on the monotonic clock. */
+  /** Nothing is sent before this time, in milliseconds on the monotonic clock. */
   readonly untilMs: number;
-  /** A batch or a single message is under way to find out; until it is back nothing else is sent. */
+  /** A batch or a single message is in flight to test the broker; nothing else is sent until it is back. */
   readonly trial: boolean;
 }
 
@@ -25,13 +26,13 @@ export interface BreakerSettings {
   readonly maxCooldownMs: number;
 }
 
-/** `trial`: everything there is, in a batch by itself. `probe`: one message. */
+/** `trial`: all messages, in a separate batch. `probe`: one message. */
 export type Admittance = "all" | "trial" | "probe" | "none";
 
 export const CLOSED: Breaker = { kind: "closed", failures: 0, trips: 0, untilMs: 0, trial: false };
 
 const FIRST_REST_MS = 100;
-/** No relay looks less often than this, so what waits has been tried by then. */
+/** Longest poll interval of a relay, in milliseconds. Waiting messages have been tried within this time. */
 const MAX_POLL_MS = 60_000;
 
 export function decideAdmittance({ kind, failures, untilMs, trial }: Breaker, nowMs: number): Admittance {
@@ -40,25 +41,26 @@ export function decideAdmittance({ kind, failures, untilMs, trial }: Breaker, no
   return kind === "closed" ? "trial" : "probe";
 }
 
-/** What was let through to find out is under way. */
+/** Marks the breaker while a trial or probe is in flight. */
 export function startTrial(breaker: Breaker): Breaker {
   return { ...breaker, kind: breaker.kind === "open" ? "half-open" : breaker.kind, trial: true };
 }
 
-/** It never reached the broker, so nothing was found out: the next one may try. */
+/** Ends a trial that never reached the broker, so that the next batch can be the trial. */
 export function cancelTrial(breaker: Breaker, nowMs: number): Breaker {
   const kind = breaker.kind === "half-open" ? "open" : breaker.kind;
   return { ...breaker, kind, untilMs: Math.max(breaker.untilMs, nowMs), trial: false };
 }
 
-/** How long after its rest a breaker is believed that nobody has tried. */
+/** How long an open breaker stays valid after its cool-down without being tried, in milliseconds. */
 export function maxIdleMs({ maxCooldownMs }: BreakerSettings): number {
   return Math.max(MAX_POLL_MS, 2 * maxCooldownMs);
 }
 
 /**
- * Whether an open breaker says nothing any more. Whatever waits here is tried as soon as the rest is over, so a process
- * that has tried nothing for long has nothing to send: its lanes went to others, and only those know the broker now.
+ * Returns true if an open breaker is no longer valid. Waiting messages are tried as soon as the cool-down is
+ * over, so a process that has tried nothing for long has lost its lanes to another one, which knows the
+ * broker better.
  */
 export function isOutdated(
   { kind, untilMs, trial }: Breaker,
@@ -68,7 +70,10 @@ export function isOutdated(
   return kind === "open" && !trial && nowMs - untilMs >= maxIdleMs(settings);
 }
 
-/** One more failed batch. What was under way when it opened changes nothing: only a trial says something new. */
+/**
+ * Records a failed batch. Batches that were in flight when the breaker opened change nothing; only a trial
+ * does.
+ */
 export function recordFailure(
   breaker: Breaker,
   settings: BreakerSettings,
@@ -85,11 +90,11 @@ export function recordFailure(
   const bound = opens
     ? doubleDelayMs(settings.cooldownMs, trips, settings.maxCooldownMs)
     : doubleDelayMs(FIRST_REST_MS, failures, settings.cooldownMs);
-  // Spread over the second half, so that many processes do not come back together.
+  // Random within the second half, so that many processes do not retry together.
   const untilMs = nowMs + Math.ceil(bound / 2 + (bound / 2) * random());
   return { kind: opens ? "open" : "closed", failures, trips, untilMs, trial: false };
 }
 
-function doubleDelayMs(firstMs: number, times: number, mostMs: number): number {
-  return Math.min(mostMs, firstMs * 2 ** Math.min(times - 1, 30));
+function doubleDelayMs(firstMs: number, times: number, maxMs: number): number {
+  return Math.min(maxMs, firstMs * 2 ** Math.min(times - 1, 30));
 }

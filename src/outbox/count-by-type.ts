@@ -3,7 +3,9 @@ interface TypedMessage {
   readonly topic: string;
 }
 
-/** One entry per type and topic: metrics are told once per batch, not once per message. */
+/**
+ * Counts messages per type and topic, so that metrics are emitted once per batch instead of once per message.
+ */
 export function countByType(
   messages: readonly TypedMessage[],
 ): (TypedMessage & { readonly count: number })[] {

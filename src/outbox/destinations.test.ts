@@ -18,7 +18,7 @@ function setup(failures = 2) {
   return { clock, observer, destinations, timers };
 }
 
-test("only the failing destination rests, until its time is over or it has answered", () => {
+test("only the failing destination pauses, until its time is over or it has answered", () => {
   const { clock, destinations } = setup(9);
   expect(destinations.recordFailure("slow", failure, false)).toBe(100);
   expect([destinations.listResting(), destinations.nextMs(), destinations.restMs("slow")]).toEqual([
@@ -34,7 +34,7 @@ test("only the failing destination rests, until its time is over or it has answe
   expect([destinations.listResting(), destinations.recordFailure("slow", failure, false)]).toEqual([[], 100]);
 });
 
-test("A17: opening, probing and closing are told, with how many are open", () => {
+test("A17: opening, probing and closing emit events with the number of open breakers", () => {
   const { clock, observer, destinations } = setup();
   for (const topic of ["a", "b"])
     for (let i = 0; i < 2; i++) {
@@ -59,7 +59,7 @@ test("A17: opening, probing and closing are told, with how many are open", () =>
   ]);
 });
 
-test("whoever waits hears at once that a destination flows again", () => {
+test("listeners are called when a destination recovers", () => {
   const { destinations } = setup();
   let recoveries = 0;
   destinations.onRecovery(() => (recoveries += 1));
@@ -70,7 +70,7 @@ test("whoever waits hears at once that a destination flows again", () => {
   expect(recoveries).toBe(1);
 });
 
-test("asking whether a topic is accepted does not use up its probe", () => {
+test("accepts() does not use up the probe", () => {
   const { clock, destinations } = setup(1);
   destinations.recordFailure("a", failure, false);
   expect(destinations.accepts("a")).toBe(false);
@@ -84,12 +84,12 @@ test("asking whether a topic is accepted does not use up its probe", () => {
   expect(destinations.admit("a")).toBe("probe");
 });
 
-test("a breaker whose lanes went to another process is forgotten, so that it does not count as open for ever", () => {
+test("a breaker is removed when its lanes went to another process", () => {
   const { observer, destinations, timers } = setup(1);
   destinations.recordFailure("moved", failure, false);
   destinations.recordFailure("kept", failure, false);
   expect([destinations.states(), timers.length]).toEqual([{ moved: "open", kept: "open" }, 1]);
-  timers.shift()?.(); // a minute after it opened: its rest of a second is over, but not for a minute
+  timers.shift()?.(); // a minute after it opened: its cool-down of a second ended less than a minute ago
   expect(destinations.states()).toEqual({ moved: "open", kept: "open" });
   expect(destinations.admit("kept")).toBe("probe");
   destinations.recordFailure("kept", failure, true);
@@ -102,7 +102,7 @@ test("a breaker whose lanes went to another process is forgotten, so that it doe
   expect([timers, observer.of("breaker.forgotten").length]).toEqual([[], 1]);
 });
 
-test("a probe under way is waited for, however long it takes", () => {
+test("a probe in flight never becomes outdated", () => {
   const { destinations, timers } = setup(1);
   destinations.recordFailure("slow", failure, false);
   timers.shift()?.();
@@ -112,17 +112,17 @@ test("a probe under way is waited for, however long it takes", () => {
   expect(destinations.states()).toEqual({ slow: "half-open" });
 });
 
-test("whoever asks which topics are in use does not take away the answer that a message is judged by", () => {
+test("listAnswered() keeps older answers, by which messages are judged", () => {
   const { clock, destinations } = setup();
-  destinations.markSuspect("guilty");
+  destinations.markSuspect("suspect");
   clock.nowMs = 1;
   destinations.recordAnswer("a");
   clock.nowMs = 100_000;
   expect(destinations.listAnswered(60_000)).toEqual([]);
-  expect(destinations.hasAnsweredOthers({ topic: "a", messageId: "guilty" })).toBe(true);
+  expect(destinations.hasAnsweredOthers({ topic: "a", messageId: "suspect" })).toBe(true);
 });
 
-test("a process that only publishes, and has no loop, forgets by itself", () => {
+test("a process without a relay removes outdated breakers too", () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   const observer = new RecordingObserver();

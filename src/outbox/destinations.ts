@@ -18,7 +18,7 @@ export interface DestinationsOptions {
   readonly observer: Observer;
   readonly clock?: Clock;
   readonly random?: () => number;
-  /** Runs something later, without keeping the process alive for it. */
+  /** Runs an action later, without keeping the process alive for it. */
   readonly later?: (delayMs: number, action: () => void) => void;
 }
 
@@ -29,16 +29,19 @@ export interface Failure {
 
 export type DestinationState = "open" | "half-open" | "paused";
 
-/** How soon a topic is looked at again whose rest has no known end. */
+/** Recheck interval of a topic whose pause has no known end, in milliseconds. */
 const RECHECK_MS = 1_000;
 
 /**
- * What this process knows of each topic: whether its broker answers, and whether it is full. Shared by all who send, so
- * that one learns for all.
+ * The state of each topic in this process: whether its broker answers, and whether it is full. All senders of
+ * the process share it.
  */
 export class Destinations {
-  readonly doubts = new SuspectMessages();
-  /** For what is in doubt: two that share a connection fail together, and nobody could tell whose fault it was. */
+  readonly suspects = new SuspectMessages();
+  /**
+   * Sends suspect batches one at a time: two that share a connection fail together, and the cause would be
+   * unknown.
+   */
   readonly turns = new Turns();
   readonly #options: DestinationsOptions;
   readonly #clock: Clock;
@@ -58,28 +61,31 @@ export class Destinations {
     this.#later = options.later ?? ((delayMs, action) => void after(delayMs, action, { unref: true }));
   }
 
-  /** Told whenever a topic that rested flows again. */
-  onRecovery(told: () => void): void {
-    this.#listeners.push(told);
+  /** Calls the listener whenever a topic that was paused can be sent to again. */
+  onRecovery(listener: () => void): void {
+    this.#listeners.push(listener);
   }
 
-  /** Whether anything may go there now. Changes nothing. */
+  /** Returns true if messages may be sent to the topic now. Changes nothing. */
   accepts(topic: string): boolean {
     return this.#admittance(topic) !== "none";
   }
 
-  /** How much may go there now. Who is given a trial or a probe must say how it ended. */
+  /**
+   * Returns how much may be sent to the topic now. After a trial or a probe the caller must record its
+   * outcome.
+   */
   admit(topic: string): Admittance {
-    const given = this.#admittance(topic);
-    if (given !== "trial" && given !== "probe") return given;
+    const admittance = this.#admittance(topic);
+    if (admittance !== "trial" && admittance !== "probe") return admittance;
     this.#breakers.set(topic, startTrial(this.#breakerFor(topic)));
-    if (given === "probe") {
+    if (admittance === "probe") {
       this.#options.observer.emit("breaker.probing", { topic, open: this.#openCount() });
     }
-    return given;
+    return admittance;
   }
 
-  /** The broker said something about a message for this topic, be it no. */
+  /** Records that the broker answered for a message of this topic, with success or a rejection. */
   recordAnswer(topic: string): void {
     this.#answeredMs.set(topic, this.#clock.monotonicMs());
     const breaker = this.#breakers.get(topic);
@@ -89,14 +95,14 @@ export class Destinations {
     this.#notifyRecovery();
   }
 
-  /** So much waits at the broker that nothing more is sent to this topic until it is resumed. */
+  /** Stops sending to this topic, because the broker's queue is full, until it is resumed. */
   pause(topic: string, depth: number): void {
     if (this.#pausedMs.has(topic)) return;
     this.#pausedMs.set(topic, this.#clock.monotonicMs());
     this.#options.observer.emit("destination.paused", { topic, depth });
   }
 
-  /** `depth` is null when the broker no longer tells. */
+  /** Resumes a paused topic. `depth` is null if the broker no longer reports it. */
   resume(topic: string, depth: number | null): void {
     const sinceMs = this.#pausedMs.get(topic);
     if (sinceMs === undefined) return;
@@ -110,13 +116,16 @@ export class Destinations {
     return [...this.#pausedMs.keys()];
   }
 
-  /** Topics whose broker has answered within this time. Forgets nothing: a message may be judged by an older answer. */
+  /**
+   * Returns the topics whose broker has answered within this time, in milliseconds. Older answers are kept,
+   * because suspect messages are judged by them.
+   */
   listAnswered(withinMs: number): string[] {
     const sinceMs = this.#clock.monotonicMs() - withinMs;
     return [...this.#answeredMs].filter(([, atMs]) => atMs >= sinceMs).map(([topic]) => topic);
   }
 
-  /** A batch for this topic failed by the broker's fault; returns how long its messages wait. */
+  /** Records a batch that failed without an answer. Returns how long its messages wait, in milliseconds. */
   recordFailure(topic: string, failure: Failure, trial: boolean): number {
     const { breaker: settings, observer } = this.#options;
     const nowMs = this.#clock.monotonicMs();
@@ -135,7 +144,7 @@ export class Destinations {
     return delayMs;
   }
 
-  /** A trial ended without a word from the broker, or was never sent. */
+  /** Ends a trial without an answer of the broker. */
   cancelTrial(topic: string): void {
     const breaker = this.#breakers.get(topic);
     if (breaker?.trial === true) {
@@ -143,45 +152,48 @@ export class Destinations {
     }
   }
 
-  /** A message failed without an answer; `guilty` when that was its own fault. */
-  markSuspect(messageId: string, guilty?: true): void {
-    this.doubts.recordFailure(messageId, this.#clock.monotonicMs(), guilty);
+  /** Records that a message failed without an answer. `isOwnFailure`: the message itself was the cause. */
+  markSuspect(messageId: string, isOwnFailure?: true): void {
+    this.suspects.recordFailure(messageId, this.#clock.monotonicMs(), isOwnFailure);
   }
 
-  /** How long a message waits that was guilty before, and may be so again: nobody else has to wait with it. */
+  /**
+   * Returns how long a message waits that caused a failure before, in milliseconds. Other messages do not
+   * wait with it.
+   */
   suspectDelayMs(messageId: string): number {
     const { cooldownMs, maxCooldownMs } = this.#options.breaker;
-    return Math.min(maxCooldownMs, cooldownMs * 2 ** Math.min(this.doubts.failureCount(messageId), 20));
+    return Math.min(maxCooldownMs, cooldownMs * 2 ** Math.min(this.suspects.failureCount(messageId), 20));
   }
 
-  /** Whether the broker has said something about another message of the topic since this one failed last. */
+  /** Returns true if the broker has answered for another message of the topic since this one failed last. */
   hasAnsweredOthers({ topic, messageId }: { readonly topic: string; readonly messageId: string }): boolean {
-    const failedMs = this.doubts.lastMs(messageId);
+    const failedMs = this.suspects.lastMs(messageId);
     return failedMs !== undefined && (this.#answeredMs.get(topic) ?? -Infinity) > failedMs;
   }
 
-  /** Topics nothing is fetched for. */
+  /** Returns the topics for which no rows are fetched. */
   listResting(): string[] {
     if (this.#breakers.size + this.#pausedMs.size === 0) return [];
     const topics = new Set([...this.#breakers.keys(), ...this.#pausedMs.keys()]);
     return [...topics].filter((topic) => this.#admittance(topic) === "none");
   }
 
-  /** How long messages for this topic have to wait, as far as is known. */
+  /** Returns how long messages for this topic have to wait, in milliseconds, as far as is known. */
   restMs(topic: string): number {
     const breaker = this.#breakers.get(topic);
     if (breaker?.trial === true || this.#pausedMs.has(topic)) return RECHECK_MS;
     return breaker === undefined ? 0 : Math.max(0, breaker.untilMs - this.#clock.monotonicMs());
   }
 
-  /** Milliseconds until the first rest is over. */
+  /** Returns the milliseconds until the first resting topic can be tried, or Infinity. */
   nextMs(): number {
     let next = Infinity;
     for (const topic of this.listResting()) next = Math.min(next, this.restMs(topic));
     return next;
   }
 
-  /** Every topic that does not flow, for people. */
+  /** Returns all topics that are not sent to, for status pages. */
   states(): Record<string, DestinationState> {
     const states: Record<string, DestinationState> = {};
     for (const topic of this.#pausedMs.keys()) states[topic] = "paused";
@@ -205,7 +217,7 @@ export class Destinations {
     this.#options.observer.emit("breaker.closed", { topic, durationMs, open: this.#openCount() });
   }
 
-  // Looked at while any is open, by a timer of its own: a process that only publishes has no loop that could.
+  // A timer, because a process that only publishes has no loop that could check for outdated breakers.
   #forgetLater(): void {
     if (this.#forgetting) return;
     this.#forgetting = true;
@@ -232,7 +244,7 @@ export class Destinations {
   }
 
   #notifyRecovery(): void {
-    for (const told of this.#listeners) told();
+    for (const listener of this.#listeners) listener();
   }
 
   #openCount(): number {
@@ -241,11 +253,14 @@ export class Destinations {
 }
 
 interface TurnsOptions {
-  /** So long one waits for the one before it: a silent broker must not keep those of others. */
+  /**
+   * How long a batch waits for the previous one, in milliseconds. A silent broker must not block the batches
+   * of others. Default 1,000.
+   */
   readonly patienceMs?: number;
 }
 
-/** Lets one after the other begin, and tells each whether it had the time for itself. */
+/** Runs tasks one after another, and reports to each whether it ran alone. */
 export class Turns {
   readonly #patienceMs: number;
   #last: Promise<unknown> = Promise.resolve();
@@ -279,16 +294,16 @@ interface SuspectMessage {
   readonly failures: number;
   /** On the monotonic clock. */
   readonly lastMs: number;
-  /** It failed by itself although its broker answered others. */
-  readonly guilty: boolean;
+  /** It failed alone although its broker answered others. */
+  readonly isConfirmed: boolean;
 }
 
-/** More are not remembered; who is forgotten begins anew. */
+/** Above this number the oldest suspect is dropped; its failures are then counted from zero. */
 const MAX_SUSPECTS = 5_000;
 
 /**
- * Messages that failed and got no answer. That is the broker's failure until proven otherwise; but a message can be what
- * ends the connection, and then everything that travels with it fails too.
+ * Messages that failed without an answer. Usually the broker is the cause, but a message can also break the
+ * connection, and then every message sent with it fails too.
  */
 class SuspectMessages {
   readonly #suspects = new Map<string, SuspectMessage>();
@@ -297,10 +312,10 @@ class SuspectMessages {
     return this.#suspects.size === 0;
   }
 
-  recordFailure(id: string, nowMs: number, guilty = this.isConfirmed(id)): void {
+  recordFailure(id: string, nowMs: number, isConfirmed = this.isConfirmed(id)): void {
     const failures = this.failureCount(id) + 1;
     this.#suspects.delete(id); // the one that failed last is forgotten last
-    this.#suspects.set(id, { failures, lastMs: nowMs, guilty });
+    this.#suspects.set(id, { failures, lastMs: nowMs, isConfirmed });
     const [oldest] = this.#suspects.keys();
     if (this.#suspects.size > MAX_SUSPECTS && oldest !== undefined) this.#suspects.delete(oldest);
   }
@@ -314,10 +329,10 @@ class SuspectMessages {
   }
 
   isConfirmed(id: string): boolean {
-    return this.#suspects.get(id)?.guilty === true;
+    return this.#suspects.get(id)?.isConfirmed === true;
   }
 
-  /** When it failed last, or undefined if it has not. */
+  /** Returns when the message failed last, on the monotonic clock, or undefined if it has not failed. */
   lastMs(id: string): number | undefined {
     return this.#suspects.get(id)?.lastMs;
   }

@@ -4,21 +4,21 @@ import type { DeadRow } from "./settler.ts";
 
 const MAX_TEXT_LENGTH = 2_000;
 
-/** One line for people: no control characters, no more than they would read. */
+/** Returns the error text as one line without control characters, at most 2,000 characters. */
 export function printableErrorText(error: unknown): string {
   const text = errorText(error);
   return printable(text).slice(0, MAX_TEXT_LENGTH);
 }
 
-/** A row on its way to the dead letters, with what killed it. */
+/** Creates the dead-letter entry of a row from the error that caused it. */
 export function toDeadRow(row: LaneRow, reason: DeadRow["reason"], error?: Error): DeadRow {
   return {
     row,
-    charged: reason === "exhausted",
+    countsAsAttempt: reason === "exhausted",
     reason,
     errorType: error?.name ?? "MessageExpired",
     errorMessage:
-      error === undefined ? "its time to live was over before it could be sent" : printableErrorText(error),
+      error === undefined ? "its time to live ended before it was sent" : printableErrorText(error),
     stack: error?.stack === undefined ? null : printable(error.stack, "\n").slice(0, 8_000),
   };
 }

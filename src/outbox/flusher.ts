@@ -4,7 +4,7 @@ import { leasedRowKeys, type OptimisticSender } from "./optimistic-sender.ts";
 import { settleStatements } from "./statements.ts";
 import type { LeasedMessage } from "./writer.ts";
 
-/** More than this many unflushed, and the oldest are left to the relay. */
+/** Above this number of unflushed messages the oldest are left to the relay. */
 const MAX_WAITING = 10_000;
 
 interface WaitingMessage {
@@ -13,8 +13,9 @@ interface WaitingMessage {
 }
 
 /**
- * Messages written in a caller's own transaction and leased to this process, waiting for the caller to say that it has
- * committed. Its word is checked: only rows that are really there are sent, so a rolled-back message never is.
+ * Sends messages that were written in the caller's own transaction and leased to this process, once the
+ * caller says that it has committed. Only rows that are committed are sent, so a rolled-back message never
+ * is.
  */
 export class Flusher {
   readonly #database: Database;
@@ -45,7 +46,7 @@ export class Flusher {
     const committed = new Set(rows.map((row) => Number(row.seq)));
     for (const entry of waiting) {
       if (committed.has(entry.message.seq)) this.#sender.send([entry.message], entry.writtenAtMs);
-      else this.#waiting.push(entry); // perhaps of another transaction of this process that is still open
+      else this.#waiting.push(entry); // its transaction may still be open
     }
   }
 }

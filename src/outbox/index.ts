@@ -1,6 +1,6 @@
-// The write side: a message is put into the caller's own transaction, and exists if and only if that commits. A relay
-// takes it from there through the transport, in order per key, and settles it; the process that wrote it may send it
-// first. What fails is tried again, what cannot succeed is buried where people find it.
+// The outbox: a message is written in the caller's transaction and exists if and only if that commits. A
+// relay then sends it through the transport, in order per key, and settles it; the process that wrote it may
+// send it first. Failed messages are retried, and those that cannot succeed become dead letters.
 export { compose, type Compose, type ComposeContext, type Outgoing, type Pack } from "./outgoing.ts";
 export type { PublishOptions } from "./outgoing.ts";
 export { outboxSettings, type OutboxOptions, type OutboxSettings, type OverflowPolicy } from "./options.ts";

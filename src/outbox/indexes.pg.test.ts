@@ -20,9 +20,9 @@ interface PlanNode {
   readonly Plans?: readonly PlanNode[];
 }
 
-/** Tables whose size must not matter; of the daily ones also those that are still empty. */
+/** Tables that may be large, including daily partitions that are still empty. */
 const LARGE = /^(outbox|queue|scheduled|message_\d{8}|receipt_\d{8}|dead_letter)$/;
-/** Hold exceptions only: urgent rows, and dead letters nobody has dealt with. */
+/** Indexes that stay small: urgent rows, and open dead letters. */
 const SMALL_INDEX = /^((outbox|queue)_express|dead_letter_open(_cause)?$)/;
 
 const CONDITIONS = ["Index Cond", "Recheck Cond", "TID Cond"] as const;
@@ -31,7 +31,7 @@ function nodesOf(node: PlanNode): PlanNode[] {
   return [node, ...(node.Plans ?? []).flatMap(nodesOf)];
 }
 
-/** Scans that read a large table, or a whole index of one, from end to end. */
+/** Returns the scans that read a large table, or a whole index of one, from end to end. */
 function fullScans(plan: PlanNode): string[] {
   return nodesOf(plan).flatMap((node) => {
     const { "Node Type": type, "Relation Name": relation = "", "Index Name": index = "" } = node;
@@ -41,23 +41,23 @@ function fullScans(plan: PlanNode): string[] {
   });
 }
 
-/** The plan that a prepared statement keeps, whatever its parameters are. */
+/** The generic plan of a prepared statement. */
 async function planOf(client: pg.PoolClient, sql: string): Promise<PlanNode> {
   const parameters = Math.max(0, ...[...sql.matchAll(/\$(\d+)/g)].map(([, number]) => Number(number)));
   const nulls = parameters === 0 ? "" : `(${Array.from({ length: parameters }, () => "null").join(", ")})`;
   await client.query("set plan_cache_mode = force_generic_plan");
-  await client.query(`prepare asked as ${sql}`);
+  await client.query(`prepare checked as ${sql}`);
   const { rows } = await client.query<{ "QUERY PLAN": { Plan: PlanNode }[] }>(
-    `explain (costs off, format json) execute asked${nulls}`,
+    `explain (costs off, format json) execute checked${nulls}`,
   );
-  await client.query("deallocate asked");
+  await client.query("deallocate checked");
   const plan = rows[0]?.["QUERY PLAN"][0]?.Plan;
   if (plan === undefined) throw new Error("The server gave no plan.");
   return plan;
 }
 
 const shared = databaseForFile();
-/** The days ahead. Plans of a moment may read nothing from end to end; plans that are kept may not. */
+/** Partitions of future days. Custom plans may scan these empty tables; generic plans may not. */
 const empty = new Set<string>();
 const passing = (scans: readonly string[]): string[] =>
   scans.filter((scan) => !empty.has(scan.split(" on ")[1]?.split(" ")[0] ?? ""));
@@ -118,11 +118,11 @@ beforeAll(async () => {
 const list = (statements: Readonly<Record<string, Statement>>): [string, string][] =>
   Object.values(statements).map(({ name, text }) => [name, text]);
 
-// What the server remembers of a table that was empty when it was last vacuumed, however full it is now.
+// Statistics of a table that was empty when it was last vacuumed and is full now.
 const SEEN_EMPTY = `update pg_class set reltuples = 0
    where oid in ('sagabox.outbox'::regclass, 'sagabox.queue'::regclass, 'sagabox.outbox_pkey'::regclass)`;
 
-describe("what the relay and the consumers run, under their settings", () => {
+describe("statements of relay and consumers, with their settings", () => {
   const settling = list(settleStatements(SCHEMA)).map(([name, text]) => [name, text, settlingPlans] as const);
   const reading = [...list(readStatements(SCHEMA, "outbox")), ...list(readStatements(SCHEMA, "queue"))].map(
     ([name, text]) => [name, text, steadyPlans] as const,
@@ -149,7 +149,7 @@ describe("what the relay and the consumers run, under their settings", () => {
   );
 });
 
-// On purpose: once for a partition that goes; a fixed number of pages; the first entry of an index.
+// Intended scans: once per dropped partition; a fixed number of pages; the first entry of an index.
 const ON_PURPOSE: Readonly<Record<string, string>> = {
   "sagabox.history.still_needed": "Seq Scan",
   "sagabox.outbox.depths": "Sample Scan",
@@ -158,7 +158,7 @@ const ON_PURPOSE: Readonly<Record<string, string>> = {
   "sagabox.outbox.next_due": "Index Only Scan",
 };
 
-describe("what runs in anybody's session, under the server's settings", () => {
+describe("statements of any session, with the server's settings", () => {
   test.each([
     ...list(writeStatements(SCHEMA)),
     ...list(guardedStatements(SCHEMA)),
@@ -172,7 +172,7 @@ describe("what runs in anybody's session, under the server's settings", () => {
   });
 });
 
-describe("what an operator asks", () => {
+describe("queries of operators", () => {
   test.each([
     ["a message by its id", "select * from sagabox.message where id = $1::text"],
     [

@@ -33,7 +33,7 @@ export interface OptimisticSenderOptions {
   readonly destinations: Destinations;
   readonly observer: Observer;
   readonly spans?: Spans;
-  /** Rows that went back to the relay. */
+  /** Called with the lanes of rows that were returned to the relay. */
   readonly onReleased: (lanes: readonly number[]) => void;
 }
 
@@ -48,7 +48,7 @@ type ReleaseReason = TelemetryEvents["optimistic.failed"]["reason"];
 
 interface WaitingMessage {
   readonly message: LeasedMessage;
-  /** On the monotonic clock: after this it must not be sent from here any more. */
+  /** On the monotonic clock. After this time the message must not be sent from here. */
   readonly sendUntilMs: number;
 }
 
@@ -57,18 +57,20 @@ interface SettleAnswer {
   readonly left_out?: readonly string[];
 }
 
-/** After a lock was met, locks are passed over for this long instead of waited for, in milliseconds. */
+/**
+ * After a locked row was met, locked rows are skipped for this long instead of waited for, in milliseconds.
+ */
 const WARY_MS = 5_000;
 const LOCKED = "another database session has locked its row, or that of an earlier message of its key";
 
-/** More than this many waiting, and new messages are left to the relay. */
+/** Above this number of waiting messages, new ones are left to the relay. */
 const MAX_WAITING = 1_000;
 const MAX_BATCH_SIZE = 200;
 
 /**
- * Sends what this process has just committed, without waiting for a relay to find it. The rows were inserted already
- * leased to us, so no relay touches them; when anything goes wrong the lease is let go and the relay takes over.
- * The caller never waits for this and never fails through it.
+ * Sends messages that this process has just committed, without waiting for a relay to find them. The rows
+ * were inserted with a lease of this process, so no relay touches them. If sending fails, the lease is
+ * released and the relay takes over. The caller never waits for this and never fails because of it.
  */
 export class OptimisticSender {
   readonly #options: OptimisticSenderOptions;
@@ -91,31 +93,40 @@ export class OptimisticSender {
     });
   }
 
-  /** Whether a new message may be leased to this process. */
+  /** True if a new message may be leased to this process. */
   get ready(): boolean {
     return this.#options.settings.optimistic && !this.#closed && this.#waiting.length < MAX_WAITING;
   }
 
-  /** Whether all of these may be leased. Those that could not be sent in time anyway are left to the relay from the start. */
+  /**
+   * Returns true if all these messages may be leased. Messages that could not be sent in time are left to the
+   * relay from the start.
+   */
   accepts(outgoing: readonly { readonly message: { readonly topic: string } }[]): boolean {
     const { destinations } = this.#options;
     const hasRoom = this.#waiting.length + outgoing.length <= MAX_WAITING;
     return this.ready && hasRoom && outgoing.every(({ message }) => destinations.accepts(message.topic));
   }
 
-  /** The lease written with the rows: the time to send twice over, since half of it must be left when sending begins. */
+  /**
+   * Length of the lease in milliseconds: twice the time to send, because half of it must be left when sending
+   * starts.
+   */
   get leaseMs(): number {
     return this.#options.settings.optimisticTimeoutMs * 2 + 500;
   }
 
-  /** `writtenAtMs` is the monotonic time before the INSERT was sent: the lease cannot have begun earlier. */
+  /**
+   * Starts sending. `writtenAtMs` is the monotonic time before the INSERT was sent: the lease cannot have
+   * started earlier.
+   */
   send(messages: readonly LeasedMessage[], writtenAtMs: number): void {
     const sendUntilMs = writtenAtMs + this.leaseMs / 2;
     for (const message of messages) this.#waiting.push({ message, sendUntilMs });
     if (messages.length > 0) this.#sending ??= this.#sendAll();
   }
 
-  /** Finishes what is on its way; the rest goes to the relay. */
+  /** Waits for the messages in flight; the rest is left to the relay. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.#sending;
@@ -123,10 +134,10 @@ export class OptimisticSender {
   }
 
   async #sendAll(): Promise<void> {
-    // Streams of which something was left to the relay: what was leased behind it must not overtake it.
+    // Streams with a message that was left to the relay: later messages of the stream must not overtake it.
     const left = new Set<string>();
     while (this.#waiting.length > 0) {
-      // Before anybody asks how fresh they are: the wait takes of the same lease.
+      // Before the lease is checked, because opening the transport takes time out of the lease.
       if (this.#options.hop === undefined) await this.#ensureOpen();
       const nowMs = systemClock.monotonicMs();
       const fresh: LeasedMessage[] = [];
@@ -137,24 +148,24 @@ export class OptimisticSender {
         if (!mayGo) leaveToRelay([message], left);
       }
       try {
-        // In this order: the fresh ones must not become late while the others are given back.
+        // Fresh messages first: they must not become late while the others are released.
         if (fresh.length > 0) leaveToRelay(await this.#sendBatch(fresh), left);
         if (late.length > 0)
           await this.#release(
             late,
             "late",
-            "its lease was half over, or something earlier of its key was left",
+            "half of its lease was over, or an earlier message of its key was left to the relay",
           );
       } catch (error) {
         leaveToRelay(fresh, left);
-        this.#emitFailed(fresh.length + late.length, "error", printableErrorText(error)); // the leases run out by themselves
+        this.#emitFailed(fresh.length + late.length, "error", printableErrorText(error)); // the leases expire
       }
     }
     this.#sending = undefined;
-    if (this.#closed) await this.#session.close(); // it was committed while the bus was stopped: nobody else gives it back
+    if (this.#closed) await this.#session.close(); // the last message was committed while the bus stopped, after close()
   }
 
-  /** Returns those that were not sent. */
+  /** Returns the messages that were not sent. */
   async #sendBatch(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
     if (this.#options.hop !== undefined) return this.#hop(messages);
     const addressed = messages.map((leased) => ({
@@ -163,14 +174,14 @@ export class OptimisticSender {
       stream: leased.stream,
       leased,
     }));
-    const { lots, waiting } = planBatches(addressed, this.#options.destinations);
-    const left = await Promise.all(lots.map((lot) => this.#publishBatch(lot)));
+    const { batches, waiting } = planBatches(addressed, this.#options.destinations);
+    const left = await Promise.all(batches.map((batch) => this.#publishBatch(batch)));
     const back = waiting.map(({ leased }) => leased);
     if (back.length > 0) await this.#release(back, "resting", "its destination does not answer, or is full");
     return [...left.flat(), ...back];
   }
 
-  // A process that only publishes has nobody else who opens the transport. Never throws.
+  // In a process that only publishes, nothing else opens the transport. Never throws.
   async #ensureOpen(): Promise<void> {
     const { transport, settings } = this.#options;
     this.#opening ??= (async () => transport.open())().catch(() => void (this.#opening = undefined));
@@ -206,27 +217,27 @@ export class OptimisticSender {
     return left;
   }
 
-  async #publishBatch(lot: SendBatch<AddressedMessage>): Promise<readonly LeasedMessage[]> {
+  async #publishBatch(batch: SendBatch<AddressedMessage>): Promise<readonly LeasedMessage[]> {
     const { observer, settings, transport, destinations, spans } = this.#options;
-    const messages = lot.rows.map(({ leased }) => leased);
+    const messages = batch.rows.map(({ leased }) => leased);
     const began = systemClock.monotonicMs();
     observer.emit("optimistic.attempted", { count: messages.length });
-    // Half of the lease was left at least, and that covers the time given here: nobody else can be sending these.
+    // At least half of the lease is left, which covers this timeout: no relay can be sending these messages.
     const outcomes = await publishBatch(transport, messages, {
       timeoutMs: settings.optimisticTimeoutMs,
       wholeBatch: true,
-      mayGoOn: () => true,
+      mayContinue: () => true,
       ...(spans === undefined ? {} : { traced: { spans, via: "optimistic" } }),
     });
-    recordOutcomes(destinations, lot, outcomes);
+    recordOutcomes(destinations, batch, outcomes);
     const sent = messages.filter((_, i) => outcomes[i]?.kind === "published");
     const durationMs = systemClock.monotonicMs() - began;
-    if (sent.length > 0) await this.#settle(sent); // a locked row is sent once more by a relay, when its lease is over
+    if (sent.length > 0) await this.#settle(sent); // a relay sends a locked row again after its lease
     if (sent.length > 0) this.#emitSent(sent, durationMs);
-    return this.#giveBack(messages, outcomes);
+    return this.#releaseUnsent(messages, outcomes);
   }
 
-  async #giveBack(
+  async #releaseUnsent(
     messages: readonly LeasedMessage[],
     outcomes: readonly SendOutcome[],
   ): Promise<readonly LeasedMessage[]> {
@@ -237,12 +248,12 @@ export class OptimisticSender {
     await this.#release(
       left,
       reason,
-      cause !== undefined && "error" in cause ? printableErrorText(cause.error) : "not tried",
+      cause !== undefined && "error" in cause ? printableErrorText(cause.error) : "not attempted",
     );
     return left;
   }
 
-  /** Returns the messages whose rows another session has locked, and those that wait behind one of them. */
+  /** Returns the messages whose rows another session has locked, and those behind them on the same key. */
   async #settle(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
     const session = await this.#session.get();
     const { hop, worker } = this.#options;

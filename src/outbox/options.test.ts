@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { outboxSettings } from "./options.ts";
 
-test("A17: the breaker has defaults that suit most, and a long cool-down lifts the longest one", () => {
+test("A17: the breaker has defaults, and a long cool-down raises the maximum", () => {
   expect(outboxSettings().breaker).toEqual({ failures: 3, cooldownMs: 1_000, maxCooldownMs: 30_000 });
   expect(outboxSettings({ breaker: { cooldown: "1m" } }).breaker.maxCooldownMs).toBe(60_000);
 });
@@ -16,7 +16,7 @@ test.each([
   expect(() => outboxSettings({ breaker: breaker as object })).toThrow(name);
 });
 
-test("A16: a full broker queue goes on at four fifths of its limit unless told otherwise", () => {
+test("A16: by default a paused topic is resumed at four fifths of its limit", () => {
   expect(outboxSettings().brokerDepth).toBeNull();
   expect(outboxSettings({ brokerDepth: { limit: 10 } }).brokerDepth).toEqual({
     limit: 10,

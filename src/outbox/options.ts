@@ -12,54 +12,68 @@ import { outboxRetryPolicy, retryPolicy, type RetryOptions, type RetryPolicy } f
 export type OverflowPolicy = "refuse" | "wait" | "drop";
 
 export interface OverflowOptions {
-  /** How many messages may wait per topic. The count is an estimate, refreshed every second. */
+  /** Maximum number of waiting messages per topic. The count is an estimate, refreshed every second. */
   readonly maxPending: number;
-  /** What happens to the next one: an error, a wait before BEGIN (bus.transaction, bus.admit), or silence. Default "refuse". */
+  /**
+   * What happens above the limit: "refuse" throws, "wait" waits before BEGIN (bus.transaction, bus.admit),
+   * "drop" discards the message silently. Default "refuse".
+   */
   readonly policy?: OverflowPolicy;
-  /** How long "wait" waits before it becomes an error. Default "30s". */
+  /** How long "wait" waits before it throws. Default "30s". */
   readonly timeout?: Duration | number;
 }
 
 export interface BreakerOptions {
-  /** After this many failed batches in a row nothing is sent to a topic until its broker was probed. Default 3. */
+  /**
+   * Number of failed batches in a row after which sending to a topic stops until its broker answers a probe.
+   * Default 3.
+   */
   readonly failures?: number;
-  /** How long the first time; it doubles with each probe that fails. Default "1s". */
+  /** Length of the first pause; it doubles with each failed probe. Default "1s". */
   readonly cooldown?: Duration | number;
-  /** Where it stops growing. Default "30s". */
+  /** Longest pause. Default "30s". */
   readonly maxCooldown?: Duration | number;
 }
 
 export interface BrokerDepthOptions {
-  /** A topic with this many messages waiting at the broker for their slowest group is paused. */
+  /** A topic is paused when this many messages wait at the broker for its slowest group. */
   readonly limit: number;
-  /** It goes on when no more than this many are left. Default: four fifths of the limit. */
+  /** The topic is resumed when no more than this many messages wait. Default: four fifths of the limit. */
   readonly resumeAt?: number;
-  /** How often the broker is asked. Default "2s". */
+  /** How often the depth is read from the broker. Default "2s". */
   readonly every?: Duration | number;
 }
 
 export interface OutboxOptions {
-  /** How many messages one batch may hold. Default 500. */
+  /** Maximum number of messages in a batch. Default 500. */
   readonly batchSize?: number;
-  /** How long an idle relay waits before it looks everywhere. Default "1s". */
+  /** How often an idle relay reads all of its lanes. Default "1s". */
   readonly pollInterval?: Duration | number;
-  /** How long one publish to the transport may take before its outcome counts as unknown. Default "30s". */
+  /** How long a publish to the transport may take before its outcome counts as unknown. Default "30s". */
   readonly publishTimeout?: Duration | number;
-  /** Failures of a message's own. Default 10 attempts, 2 s × 2 up to 1 h, full jitter. */
+  /**
+   * Retry policy for messages that the broker rejects. Default 10 attempts, 2 s × 2 up to 1 h, full jitter.
+   */
   readonly retry?: RetryOptions;
   /** Whether the process that wrote a message sends it right after the commit. Default true. */
   readonly optimistic?: boolean;
-  /** How long that may take before the relay takes over. Default "2s". */
+  /** How long that send may take before the relay takes over. Default "2s". */
   readonly optimisticTimeout?: Duration | number;
-  /** A low priority rises by one for each of these that it has waited. Default "10s". */
+  /** A low priority rises by one each time the message has waited this long. Default "10s". */
   readonly ageing?: Duration | number;
   /** How long sent messages are kept. Default "30d". */
   readonly retention?: Duration | number;
-  /** No limit unless given. */
+  /** Limits the number of waiting messages per topic. Default: no limit. */
   readonly overflow?: OverflowOptions;
-  /** When a topic is left alone because its broker does not answer. Nothing is charged to its messages. */
+  /**
+   * When sending to a topic pauses because its broker does not answer. Its messages use up no attempts
+   * meanwhile.
+   */
   readonly breaker?: BreakerOptions;
-  /** Pauses a topic whose queue at the broker is full, where the transport tells. No limit unless given; `transport_depth` is shown all the same. */
+  /**
+   * Pauses a topic whose queue at the broker is full, if the transport reports depths. Default: no limit; the
+   * metric `transport_depth` exists in any case.
+   */
   readonly brokerDepth?: BrokerDepthOptions;
 }
 

@@ -5,57 +5,57 @@ import type { PollingRelay } from "./polling-relay.ts";
 
 const soon = { retry: { firstDelay: 300, maxDelay: 300 } };
 
-test("rule 4: a failing head holds its own key back and nobody else, then its key goes on in order", async () => {
-  const house = await relays();
+test("rule 4: a failing head holds back only its key, which then continues in order", async () => {
+  const harness = await relays();
   let failures = 0;
-  house.transport.answer = ({ id }) => (id === "a1" && failures++ < 2 ? "rejected" : "published");
+  harness.transport.answer = ({ id }) => (id === "a1" && failures++ < 2 ? "rejected" : "published");
   const keys = ["a1", "b1", "a2", "b2", "a3", "b3"];
-  await house.publish(...keys.map((id) => outgoing({ id, key: id.slice(0, 1) })));
-  await house.relay(soon).start();
-  await house.drained();
-  const ids = house.transport.ids;
+  await harness.publish(...keys.map((id) => outgoing({ id, key: id.slice(0, 1) })));
+  await harness.relay(soon).start();
+  await harness.drained();
+  const ids = harness.transport.ids;
   expect(ids.filter((id) => id.startsWith("a"))).toEqual(["a1", "a2", "a3"]);
   expect(ids.indexOf("b3")).toBeLessThan(ids.indexOf("a1"));
   expect(failures).toBe(3);
 });
 
-test("rule 4: what is written behind a failing head waits behind it, and arrives in order", async () => {
-  const house = await relays();
+test("rule 4: messages behind a failing head wait and arrive in order", async () => {
+  const harness = await relays();
   let healed = false;
-  house.transport.answer = ({ key }) => (key === "k" && !healed ? "rejected" : "published");
-  await house.publish(outgoing({ id: "0", key: "k", maxAttempts: 1_000 }));
-  await house.relay({ retry: { firstDelay: 20, maxDelay: 20 } }).start();
-  await house.observer.until("relay.failed");
+  harness.transport.answer = ({ key }) => (key === "k" && !healed ? "rejected" : "published");
+  await harness.publish(outgoing({ id: "0", key: "k", maxAttempts: 1_000 }));
+  await harness.relay({ retry: { firstDelay: 20, maxDelay: 20 } }).start();
+  await harness.observer.until("relay.failed");
   for (let n = 1; n < 40; n++)
-    await house.publish(outgoing({ id: String(n), key: "k" }), outgoing({ key: `o${n}` }));
-  await until(() => house.transport.published.length === 39);
-  expect(new Set(house.transport.calls.flat().map(({ key, id }) => (key === "k" ? id : "0")))).toEqual(
+    await harness.publish(outgoing({ id: String(n), key: "k" }), outgoing({ key: `o${n}` }));
+  await until(() => harness.transport.published.length === 39);
+  expect(new Set(harness.transport.calls.flat().map(({ key, id }) => (key === "k" ? id : "0")))).toEqual(
     new Set(["0"]),
   );
   healed = true;
-  await house.drained();
-  const inKey = house.transport.published.filter(({ key }) => key === "k").map(({ id }) => Number(id));
+  await harness.drained();
+  const inKey = harness.transport.published.filter(({ key }) => key === "k").map(({ id }) => Number(id));
   expect(inKey).toEqual(Array.from({ length: 40 }, (_, n) => n));
 });
 
 test("rule 4: the same key on two topics is two streams", async () => {
-  const house = await relays();
-  house.transport.answer = ({ topic }) => (topic === "broken" ? "rejected" : "published");
-  await house.publish(
+  const harness = await relays();
+  harness.transport.answer = ({ topic }) => (topic === "broken" ? "rejected" : "published");
+  await harness.publish(
     outgoing({ id: "1", key: "k", topic: "broken" }),
     outgoing({ id: "2", key: "k", topic: "fine" }),
   );
-  await house.relay(soon).start();
-  await until(() => house.transport.ids.length === 1);
-  expect(house.transport.ids).toEqual(["2"]);
+  await harness.relay(soon).start();
+  await until(() => harness.transport.ids.length === 1);
+  expect(harness.transport.ids).toEqual(["2"]);
 });
 
 test("rule 8: no two messages of a key are ever unconfirmed together", async () => {
-  const house = await relays();
+  const harness = await relays();
   const open = new Set<string>();
   const together: string[] = [];
-  const publish = house.transport.publish.bind(house.transport);
-  house.transport.publish = async (batch) => {
+  const publish = harness.transport.publish.bind(harness.transport);
+  harness.transport.publish = async (batch) => {
     for (const { key } of batch) {
       if (open.has(key ?? "")) together.push(key ?? "");
       open.add(key ?? "");
@@ -66,67 +66,71 @@ test("rule 8: no two messages of a key are ever unconfirmed together", async () 
     return outcomes;
   };
   for (let round = 0; round < 4; round++) {
-    await house.publish(
+    await harness.publish(
       ...Array.from({ length: 60 }, (_, n) => outgoing({ id: `${round}-${n}`, key: `k${n % 7}` })),
     );
   }
-  await house.relay({ batchSize: 50 }).start();
-  await house.drained();
-  expect([together, new Set(house.transport.ids).size, house.transport.ids.length]).toEqual([[], 240, 240]);
+  await harness.relay({ batchSize: 50 }).start();
+  await harness.drained();
+  expect([together, new Set(harness.transport.ids).size, harness.transport.ids.length]).toEqual([
+    [],
+    240,
+    240,
+  ]);
 });
 
 const LEASE = /^sagabox\.lanes\.(join|look|renew|acquire|release|leave|reap)$/;
 
-/** Every statement of the relay that was not spent on an empty look or on its lease, per batch. */
-async function statementsPerBatch(house: Relays, relay: PollingRelay): Promise<number> {
+/** Statements of the relay per batch, without empty reads and lease renewals. */
+async function statementsPerBatch(harness: Relays, relay: PollingRelay): Promise<number> {
   for (let part = 0; part < 4; part++) {
-    await house.publish(...Array.from({ length: 500 }, () => outgoing()));
+    await harness.publish(...Array.from({ length: 500 }, () => outgoing()));
   }
-  house.database.ran.length = 0;
+  harness.database.ran.length = 0;
   await relay.start();
-  await house.drained();
+  await harness.drained();
   const once = /set_config|\.session\./; // when a connection is opened
-  const ran = house.database.ran.filter(
+  const ran = harness.database.ran.filter(
     ({ purpose, name }) => purpose !== "pool" && !once.test(name) && !LEASE.test(name),
   );
   const looks = ran.filter(({ name }) => name === "sagabox.outbox.fetch").length;
-  const batches = house.observer.of("relay.batch").length;
+  const batches = harness.observer.of("relay.batch").length;
   expect(batches).toBeLessThan(30);
-  return (ran.length - looks + house.observer.of("relay.fetched").length) / batches;
+  return (ran.length - looks + harness.observer.of("relay.fetched").length) / batches;
 }
 
-test("rule 3: where the database is the transport, two statements per batch: one reads it, one hands it over", async () => {
-  const house = await relays();
-  const { database, observer } = house;
+test("rule 3: with the Postgres transport a batch takes two statements: a read and a settle", async () => {
+  const harness = await relays();
+  const { database, observer } = harness;
   const transport = postgres();
   const hop = transport.attach({ database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer });
-  expect(await statementsPerBatch(house, house.relay({ batchSize: 200, hop, transport }))).toBe(2);
+  expect(await statementsPerBatch(harness, harness.relay({ batchSize: 200, hop, transport }))).toBe(2);
   await transport.close();
 });
 
-test("rule 3: for a broker two statements per batch as well: one reads the rows and their messages, one settles", async () => {
-  const house = await relays();
-  expect(await statementsPerBatch(house, house.relay({ batchSize: 200 }))).toBe(2);
-  expect(house.transport.ids).toHaveLength(2_000);
+test("rule 3: with a broker a batch takes two statements: a read and a settle", async () => {
+  const harness = await relays();
+  expect(await statementsPerBatch(harness, harness.relay({ batchSize: 200 }))).toBe(2);
+  expect(harness.transport.ids).toHaveLength(2_000);
 });
 
-test("a graceful stop in the middle of the flow sends nothing twice and leaves nothing owned", async () => {
-  const house = await relays();
-  house.transport.before = () => new Promise((resolve) => setTimeout(resolve, 3));
+test("a graceful stop under load sends nothing twice and releases all lanes", async () => {
+  const harness = await relays();
+  harness.transport.before = () => new Promise((resolve) => setTimeout(resolve, 3));
   for (let turn = 0; turn < 4; turn++) {
-    await house.publish(
+    await harness.publish(
       ...Array.from({ length: 300 }, (_, n) => outgoing({ id: `${turn}.${n}`, key: `k${n % 30}` })),
     );
-    const relay = house.relay({ worker: `w${turn}`, batchSize: 40 });
+    const relay = harness.relay({ worker: `w${turn}`, batchSize: 40 });
     await relay.start();
-    await until(() => house.transport.ids.length > turn * 150 + 50);
+    await until(() => harness.transport.ids.length > turn * 150 + 50);
     await relay.stop();
     expect(relay.inFlight).toBe(0);
-    expect(await house.rows("select 1 from sagabox.relay_lane where owner is not null")).toEqual([]);
-    expect(await house.rows("select 1 from sagabox.member")).toEqual([]);
+    expect(await harness.rows("select 1 from sagabox.relay_lane where owner is not null")).toEqual([]);
+    expect(await harness.rows("select 1 from sagabox.member")).toEqual([]);
   }
-  await house.relay().start();
-  await house.drained();
-  expect(house.transport.ids).toHaveLength(1_200);
-  expect(new Set(house.transport.ids).size).toBe(1_200);
+  await harness.relay().start();
+  await harness.drained();
+  expect(harness.transport.ids).toHaveLength(1_200);
+  expect(new Set(harness.transport.ids).size).toBe(1_200);
 });

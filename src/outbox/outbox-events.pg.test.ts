@@ -8,36 +8,36 @@ const EVENT = `select status, attempts, last_error, published_at is not null as 
 const refused = 'told to answer "refused"';
 
 async function buried(holdsOnDeath: boolean) {
-  const house = await relays();
-  house.transport.answer = () => "refused";
-  await house.publish(outgoing({ id: "a", key: "k", holdsOnDeath }));
-  await house.relay().start();
-  await house.observer.until("dead_letter.buried");
-  const [letter] = await house.rows<{ id: string }>("select id::text from sagabox.dead_letter");
-  const store = deadLetterStore(house.database, "sagabox");
-  return { house, store, letter: letter?.id ?? "" };
+  const harness = await relays();
+  harness.transport.answer = () => "refused";
+  await harness.publish(outgoing({ id: "a", key: "k", holdsOnDeath }));
+  await harness.relay().start();
+  await harness.observer.until("dead_letter.buried");
+  const [letter] = await harness.rows<{ id: string }>("select id::text from sagabox.dead_letter");
+  const store = deadLetterStore(harness.database, "sagabox");
+  return { harness, store, letter: letter?.id ?? "" };
 }
 
 test.each([false, true])(
-  "a dead letter that was discarded was never sent, and the view says so (its key waited: %s)",
+  "the view shows a discarded dead letter as never sent (its key waited: %s)",
   async (holdsOnDeath) => {
-    const { house, store, letter } = await buried(holdsOnDeath);
-    const [dead] = await house.rows(EVENT);
+    const { harness, store, letter } = await buried(holdsOnDeath);
+    const [dead] = await harness.rows(EVENT);
     expect(dead).toMatchObject({ status: "dead_letter", last_error: refused, published: false });
     await discardDeadLetter(store, letter);
-    expect(await house.rows(EVENT)).toEqual([dead]);
+    expect(await harness.rows(EVENT)).toEqual([dead]);
   },
 );
 
-test("a dead letter that was replayed is told of as any other message", async () => {
-  const { house, store, letter } = await buried(false);
-  house.transport.answer = () => "published";
+test("the view shows a replayed dead letter like any other message", async () => {
+  const { harness, store, letter } = await buried(false);
+  harness.transport.answer = () => "published";
   await replayDeadLetter(store, letter);
-  await house.drained();
-  expect(await house.rows(EVENT)).toMatchObject([{ status: "sent", attempts: 0, last_error: null }]);
+  await harness.drained();
+  expect(await harness.rows(EVENT)).toMatchObject([{ status: "sent", attempts: 0, last_error: null }]);
 });
 
-test("A4: the view shows the four headers that are filled in, beside the message's own; a root is its own cause", async () => {
+test("A4: the view shows the caller's headers and four generated ones; a root is its own cause", async () => {
   const { rows, write } = await outboxDatabase();
   const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   const known = { correlationId: "c", traceparent };
@@ -46,10 +46,10 @@ test("A4: the view shows the four headers that are filled in, beside the message
     { message: { ...known, id: "caused", causationId: "root", headers: { "x-channel": "phone" } } },
     { message: { ...known, id: "later" }, delayMs: 60_000 },
   );
-  const told = await rows("select event_id, headers, causation_id from sagabox.outbox_events order by 1");
+  const events = await rows("select event_id, headers, causation_id from sagabox.outbox_events order by 1");
   const four = { trace_id: "0af7651916cd43dd8448eb211c80319c", correlation_id: "c" };
   const root = (id: string) => ({ ...four, message_id: id, causation_id: id });
-  expect(told).toEqual([
+  expect(events).toEqual([
     {
       event_id: "caused",
       headers: { ...four, message_id: "caused", causation_id: "root", "x-channel": "phone" },

@@ -26,18 +26,21 @@ import type { Queryable } from "../storage/index.ts";
 import { failureType, type Spans } from "../telemetry/index.ts";
 
 export interface PublishOptions {
-  /** Your own id: the same id twice is one message. Default: a time-ordered one. */
+  /** Your own id: a second message with this id is not written. Default: a generated, time-ordered id. */
   readonly id?: string;
-  /** Instead of what the contract's key function says. */
+  /** Replaces the result of the contract's key function. */
   readonly key?: string;
   readonly topic?: string;
-  /** Sent no earlier than this long from now. */
+  /** Sends the message no earlier than this long from now. */
   readonly delay?: Duration | number;
-  /** Sent no earlier than at this time. */
+  /** Sends the message no earlier than at this time. */
   readonly at?: Date;
-  /** 9 is most urgent. Chooses among keys, never inside one. */
+  /** 9 is most urgent. Orders messages of different keys; a key keeps its order. */
   readonly priority?: Priority;
-  /** Dead-lettered as `expired` when not delivered within this time of becoming due. */
+  /**
+   * Time to live: the message is dead-lettered as `expired` if it is not delivered within this time of
+   * becoming due.
+   */
   readonly ttl?: Duration | number;
   readonly headers?: Readonly<Record<string, string>>;
   readonly correlationId?: string;
@@ -46,7 +49,10 @@ export interface PublishOptions {
   readonly sagaId?: string;
   readonly aggregateId?: string;
   readonly target?: string;
-  /** You will call `bus.flush()` right after your COMMIT: it is then sent from this process, at once. */
+  /**
+   * Set it if you call `bus.flush()` right after your COMMIT: this process then sends the message
+   * immediately.
+   */
   readonly flush?: boolean;
 }
 
@@ -68,12 +74,12 @@ const KNOWN_OPTIONS = [
   "flush",
 ] as const;
 
-// Ten years. The database keeps these times, so the timers of Node set no limit.
+// Ten years. Schedules are stored in the database, so the timer limit of Node does not apply.
 const MAX_DELAY_MS = 3_650 * 86_400_000;
-// Where the time of PostgreSQL begins; it ends after that of JavaScript.
+// The earliest timestamp of PostgreSQL. Its latest one is later than that of JavaScript.
 const EARLIEST_MS = Date.UTC(-4713, 10, 24);
 
-/** A message that is ready to be written, with what the database needs to know beside it. */
+/** A message ready to be written, with the values that only the database needs. */
 export interface Outgoing {
   readonly message: Omit<Message, "writtenAt" | "expiresAt">;
   readonly lane: number;
@@ -82,7 +88,7 @@ export interface Outgoing {
   readonly holdsOnDeath: boolean;
   readonly strict: boolean;
   readonly ttlMs: number | null;
-  /** Null when it is due at once. */
+  /** Null if the message is due immediately. */
   readonly schedule: PackedMessage["schedule"];
   /** The caller chose the id, so it may have been used before. */
   readonly ownId: boolean;
@@ -99,7 +105,10 @@ export interface ComposeContext {
   readonly spans: Spans;
 }
 
-/** Data that was checked → what is stored and sent. `tx`: the transaction the message goes into, where it is known. */
+/**
+ * Turns validated data into the form that is stored and sent. `tx` is the transaction of the message, if it
+ * is known.
+ */
 export type Pack = (
   contract: AnyContract,
   message: PackedMessage,
@@ -107,7 +116,7 @@ export type Pack = (
   tx: Queryable | undefined,
 ) => PackedPayload | Promise<PackedPayload>;
 
-/** Composes a message for the given transaction, or for one that is not begun yet. */
+/** Composes a message for this transaction, or for one that has not begun yet. */
 export type Compose = (
   contract: AnyContract,
   data: unknown,
@@ -116,8 +125,8 @@ export type Compose = (
 ) => Outgoing | Promise<Outgoing>;
 
 /**
- * Contract, data and wishes → a checked message. Nothing is written yet, so nothing can be half-done. It takes time only
- * where the schema, the seal, the store or the span do.
+ * Validates data and options and composes a message. Nothing is written yet. It returns a promise only if the
+ * schema, encryption, the claim check or tracing is asynchronous.
  */
 export function compose(
   context: ComposeContext,
@@ -161,7 +170,8 @@ function buildOutgoing(
 ): Outgoing {
   const current = currentMessageContext();
   return {
-    // Member by member: copying other objects into one costs more than all the checks, and this is every message.
+    // Field by field, because spreading objects costs more than all the checks, and this runs for every
+    // message.
     message: {
       id,
       kind,
@@ -201,7 +211,7 @@ interface CreatedMessage {
   readonly origin: DerivedContext;
 }
 
-/** Everything that may take time. Where nobody traces and nothing is kept elsewhere, it takes none. */
+/** The asynchronous part. It is synchronous if tracing is off and the payload is stored inline. */
 function createMessage(
   context: ComposeContext,
   contract: AnyContract,
@@ -219,7 +229,7 @@ function createMessage(
     : { packed: packing, origin };
 }
 
-/** The same under a span of its own; the message carries that span's traceparent. */
+/** Creates the message in a span; the message carries the traceparent of that span. */
 async function createInSpan(
   { spans, pack, randomBytes }: ComposeContext,
   contract: AnyContract,
@@ -267,7 +277,7 @@ function assertContract(contract: unknown): void {
   throw new SagaboxError(
     "CONTRACT_INVALID",
     "publish takes the transaction, then a contract made by event(), command() or stream(), then the data. " +
-      "What came in the contract's place is none; if it was imported, look for a circular import.",
+      "The second argument is not a contract; if it was imported, look for a circular import.",
   );
 }
 
@@ -275,7 +285,7 @@ function checkId(id: string | undefined): string | undefined {
   if (id === undefined || isValidId(id)) return id;
   throw new SagaboxError(
     "MESSAGE_ID_INVALID",
-    "An id must be a text of 1 to 255 characters that is not blank and has no control characters.",
+    "An id must be a string of 1 to 255 characters that is not blank and has no control characters.",
   );
 }
 
@@ -283,7 +293,7 @@ function checkKey(key: string | undefined): string | undefined {
   if (key === undefined || isValidId(key)) return key;
   throw new SagaboxError(
     "KEY_INVALID",
-    "publish.key must be a text of 1 to 255 characters that is not blank and has no control characters.",
+    "publish.key must be a string of 1 to 255 characters that is not blank and has no control characters.",
   );
 }
 

@@ -19,23 +19,23 @@ export interface PollingRelayOptions extends BatchSenderOptions {
   readonly lanes: LaneSettings;
 }
 
-/** What a read found, and how long to wait before the next one. */
+/** The rows of a read, and how long to wait before the next one. */
 interface ReadResult {
   readonly rows: readonly LaneRow[];
   readonly waitMs: number;
 }
 
-/** One batch is read while another is on its way. */
+/** One batch is read while another is sent. */
 const MAX_CONCURRENT_BATCHES = 2;
-/** Where one full batch follows another, the server finds its next question there when it has answered. */
+/** With a backlog a second read is queued at the server, which starts it as soon as the first is done. */
 const MAX_CONCURRENT_READS = 2;
 /**
- * All that is read ahead, about to leave or on its way: behind a slow broker one read at a time is enough, and so is it for
- * large messages.
+ * Limits batches that are read ahead or in flight. Behind a slow broker, or with large messages, one read at
+ * a time is enough.
  */
 const MAX_BATCHES_IN_FLIGHT = 4;
 
-/** Takes the due rows of the lanes it owns through the transport and settles them. */
+/** Sends the due rows of the lanes it owns through the transport and settles them. */
 export class PollingRelay implements Service {
   readonly #options: PollingRelayOptions;
   readonly #ownership: LaneOwnership;
@@ -46,9 +46,9 @@ export class PollingRelay implements Service {
   readonly #pace: Pace;
   readonly #loop: Loop;
   readonly #batches = new Set<Promise<void>>();
-  /** Batches that find out whether a broker is back; they take nobody's place. */
+  /** Batches that test whether a broker is back. They do not count against MAX_CONCURRENT_BATCHES. */
   readonly #trials = new Set<Promise<void>>();
-  /** The reads that were begun before the batch before them was worked on. */
+  /** Reads that were started before the previous batch was sent. */
   readonly #ahead: Promise<ReadResult>[] = [];
   #fullInARow = 0;
   #sweepAtMs = 0;
@@ -76,7 +76,7 @@ export class PollingRelay implements Service {
     this.#reader = new LaneReader({
       schema,
       table: "outbox",
-      messages: options.hop === undefined || options.spans?.enabled === true, // a trace is known by the message alone
+      messages: options.hop === undefined || options.spans?.enabled === true, // spans need the message
       ownership: this.#ownership,
       ageingMs: settings.ageingMs,
       resting: () => destinations.listResting(),
@@ -97,7 +97,7 @@ export class PollingRelay implements Service {
       reader: this.#reader,
       settler: this.#settler,
     });
-    // What waited for a destination is looked at again at once, whatever it was told before.
+    // Rows that wait for a destination are read again as soon as it recovers.
     destinations.onRecovery(() => this.recheck(this.#ownership.lanes()));
     this.#pace = new Pace({ pollMs: settings.pollMs, batchSize: settings.batchSize });
     this.#loop = new Loop({
@@ -106,12 +106,12 @@ export class PollingRelay implements Service {
     });
   }
 
-  /** How many messages are fetched and not settled yet. */
+  /** Number of messages that are fetched and not yet settled. */
   get inFlight(): number {
     return this.#reader.inFlight;
   }
 
-  /** True while this process may believe in its lease. */
+  /** True while the lease of this process is valid. */
   get ready(): boolean {
     return this.#ownership.remainingMs() > 0;
   }
@@ -120,12 +120,14 @@ export class PollingRelay implements Service {
     return this.#ownership.size;
   }
 
-  /** Whether all these lanes are ours. */
+  /** Returns true if this relay owns all these lanes. */
   owns(lanes: readonly number[]): boolean {
     return lanes.every((lane) => this.#ownership.claim(lane) !== undefined);
   }
 
-  /** Something was committed to these lanes. True when all of them are ours. */
+  /**
+   * Reads these lanes soon, because rows were committed there. Returns true if this relay owns all of them.
+   */
   hint(lanes: readonly number[]): boolean {
     const own = lanes.filter((lane) => this.#ownership.claim(lane) !== undefined);
     if (own.length > 0) {
@@ -136,13 +138,13 @@ export class PollingRelay implements Service {
     return own.length === lanes.length;
   }
 
-  /** Rows were changed by hand. */
+  /** Reads the rows of these lanes again, also those that were not due before. */
   recheck(lanes: readonly number[]): void {
     this.#reader.recheck(lanes.filter((lane) => this.#ownership.claim(lane) !== undefined));
     this.#loop.wake();
   }
 
-  /** Hints were lost, or lanes changed hands: look everywhere. */
+  /** Reads all lanes soon, because hints were lost or lanes have new owners. */
   sweepAll(): void {
     this.#sweepAtMs = 0;
     this.#loop.wake();
@@ -154,7 +156,7 @@ export class PollingRelay implements Service {
     await this.#loop.start();
   }
 
-  /** Takes nothing new, finishes what is on its way, gives the lanes back. */
+  /** Stops reading, waits for the batches in flight and releases the lanes. */
   async stop(): Promise<void> {
     await this.#loop.stop();
     for (const ahead of this.#ahead.splice(0)) {
@@ -172,24 +174,24 @@ export class PollingRelay implements Service {
     const { rows, waitMs } = await (ahead ?? this.#read());
     const isFull = rows.length >= this.#options.settings.batchSize;
     this.#fullInARow = isFull ? this.#fullInARow + 1 : 0;
-    // It may have been made before the hint that this step was woken for.
+    // A read ahead may have started before the hint that woke this step, so read again at once.
     if (rows.length === 0) return ahead === undefined ? waitMs : 0;
     if (isFull && !stopping.aborted) await this.#readAhead();
     this.#startBatches(rows);
     return this.#ahead.length > 0 ? 0 : waitMs;
   }
 
-  // Where there is a backlog the server looks for the next batches while this one is worked on here.
+  // With a backlog the server reads the next batches while this one is sent.
   async #readAhead(): Promise<void> {
     const readers = this.#fullInARow > 1 && !this.#reader.hasLargeMessages ? MAX_CONCURRENT_READS : 1;
     while (this.#ahead.length < readers) {
-      const inHand = 1 + this.#batches.size + this.#ahead.length; // the one that was read is yet to leave
-      if (this.#ahead.length > 0 && inHand >= MAX_BATCHES_IN_FLIGHT) break;
+      const inFlight = 1 + this.#batches.size + this.#ahead.length; // 1 for the batch that was just read
+      if (this.#ahead.length > 0 && inFlight >= MAX_BATCHES_IN_FLIGHT) break;
       const ahead = this.#read(readers);
-      ahead.catch(() => undefined); // whoever takes it hears of it
+      ahead.catch(() => undefined); // the step that takes it handles the error
       this.#ahead.push(ahead);
     }
-    await yieldToEventLoop(); // the questions leave first
+    await yieldToEventLoop(); // lets the queries be sent first
   }
 
   async #read(readers = 1): Promise<ReadResult> {
@@ -201,7 +203,8 @@ export class PollingRelay implements Service {
     this.#hinted = false;
     const session = await this.#reading.get();
     const rows = await this.#reader.fetch(session, this.#options.settings.batchSize, readers);
-    // A hint in vain may have come before the commit it spoke of, and what nobody spoke of may not be the last.
+    // A hint without rows may have arrived before its commit, and rows found without a hint may be followed
+    // by more.
     if (rows.length === 0 ? hinted : everywhere) this.#restartPolling();
     if (rows.length === 0) return { rows, waitMs: this.#waitWhenIdle() };
     this.#options.observer.emit("relay.fetched", {
@@ -211,7 +214,7 @@ export class PollingRelay implements Service {
     return { rows, waitMs: this.#pace.recordRead(rows.length) };
   }
 
-  // The lanes stay on the reader's list until they are read, so a read that fails loses nothing.
+  // The reader keeps the lanes on its list until they are read, so a failed read loses nothing.
   #sweep(nowMs: number): void {
     this.#reader.sweep();
     this.#sweepAtMs = nowMs + this.#pace.nextPollMs();
@@ -234,19 +237,22 @@ export class PollingRelay implements Service {
     if (hop !== undefined) return this.#startBatch({ rows }, this.#batches);
     const expired = rows.filter((row) => row.expired);
     const alive = expired.length === 0 ? rows : rows.filter((row) => !row.expired);
-    const { lots, waiting } = planBatches(alive, destinations);
+    const { batches, waiting } = planBatches(alive, destinations);
     for (const row of waiting) this.#reader.putBack([row], destinations.restMs(row.topic));
-    for (const lot of lots)
-      this.#startBatch(lot, lot === lots[0] && lot.trial === undefined ? this.#batches : this.#trials);
+    for (const batch of batches)
+      this.#startBatch(
+        batch,
+        batch === batches[0] && batch.trial === undefined ? this.#batches : this.#trials,
+      );
     if (expired.length > 0) this.#startBatch({ rows: expired }, this.#batches);
   }
 
-  #startBatch(lot: SendBatch<LaneRow>, among: Set<Promise<void>>): void {
-    const batch = this.#sender.deliver(lot).finally(() => {
-      among.delete(batch);
+  #startBatch(batch: SendBatch<LaneRow>, among: Set<Promise<void>>): void {
+    const sending = this.#sender.deliver(batch).finally(() => {
+      among.delete(sending);
       if (this.#reader.hasWork) this.#loop.wake();
     });
-    among.add(batch);
+    among.add(sending);
   }
 
   #reportFailure(doing: string, error: unknown): void {
@@ -259,9 +265,10 @@ export class PollingRelay implements Service {
 }
 
 /**
- * When the relay looks again. Hints say where something is, so it looks everywhere only now and then: less and less
- * often, up to the poll interval, and more often again while that finds what no hint had named. Under load it lingers
- * for a few milliseconds before the next read: an eager relay takes tiny batches and eats the writers' processor time.
+ * Decides when the relay reads again. Hints name the lanes with new rows, so reads of all lanes become rarer,
+ * up to the poll interval, and more frequent again while they find rows without a hint. Under load the relay
+ * waits a few milliseconds before the next read: without that, tiny batches would take CPU time from the
+ * writers.
  */
 export class Pace {
   readonly #pollMs: number;
@@ -274,21 +281,24 @@ export class Pace {
     this.#batchSize = options.batchSize;
   }
 
-  /** A read found this many; returns how long to linger before the next one. */
+  /** Records the number of rows of a read. Returns how long to wait before the next one, in milliseconds. */
   recordRead(count: number): number {
     if (count <= 2 || count >= this.#batchSize / 2) this.#lingerMs = Math.floor(this.#lingerMs / 2);
     else this.#lingerMs = Math.min(MAX_LINGER_MS, this.#lingerMs + 1);
     return this.#lingerMs;
   }
 
-  /** It looks everywhere now; returns how long to wait before it does so again. */
+  /** Returns how long to wait after a read of all lanes before the next one, in milliseconds. */
   nextPollMs(): number {
     const waitMs = this.#idleMs;
     this.#idleMs = Math.min(this.#pollMs, this.#idleMs * 2);
     return waitMs;
   }
 
-  /** Something may be coming that no hint will name: a window of short waits begins, with this one. */
+  /**
+   * Restarts with short waits, because rows without a hint may follow. Returns the first wait in
+   * milliseconds.
+   */
   restartPolling(): number {
     this.#idleMs = MIN_POLL_MS;
     return this.nextPollMs();

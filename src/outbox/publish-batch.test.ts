@@ -5,34 +5,37 @@ import { ScriptedTransport } from "../../test/support/scripted-transport.ts";
 import { publishBatch, sortOutcomes, splitIntoBatches, type SendItem } from "./publish-batch.ts";
 
 const item = (id: string, stream: string | null): SendItem => ({ stream, message: aMessage({ id }) });
-const patient = { timeoutMs: 1_000, mayGoOn: () => true };
+const patient = { timeoutMs: 1_000, mayContinue: () => true };
 const kinds = (outcomes: readonly { kind: string }[]) => outcomes.map((outcome) => outcome.kind);
 const idsOf = (calls: readonly (readonly { id: string }[])[]) =>
   calls.map((call) => call.map(({ id }) => id));
 
-test("rule 8: no wave holds two messages of one stream, and each stream keeps its order", () => {
+test("rule 8: no part holds two messages of one stream, and each stream keeps its order", () => {
   const items = ["a", "b", "a", null, "a", "b", null].map((stream) => ({ stream }));
   expect(splitIntoBatches(items, false)).toEqual([[0, 1, 3, 6], [2, 5], [4]]);
   expect(splitIntoBatches([], false)).toEqual([]);
 });
 
-test("rule 8: where a failure fails all later ones of the key, the whole batch goes at once", () => {
+test("rule 8: if a failure fails all later messages of the key, the whole batch is published at once", () => {
   expect(splitIntoBatches([{ stream: "a" }, { stream: "a" }], true)).toEqual([[0, 1]]);
 });
 
-test.each([true, false])("the transport hears whether there was more to gather (%s)", async (gathered) => {
-  const transport = new ScriptedTransport();
-  const heard: unknown[] = [];
-  transport.publish = async (batch, ...[options]: { gathered?: boolean }[]) => {
-    heard.push(options?.gathered);
-    return batch.map(() => ({ kind: "published" }));
-  };
-  await publishBatch(transport, [item("1", null)], { ...patient, gathered });
-  await publishBatch(transport, [item("1", null)], patient);
-  expect(heard).toEqual([gathered, false]);
-});
+test.each([true, false])(
+  "the transport receives whether the batch holds all waiting messages (%s)",
+  async (gathered) => {
+    const transport = new ScriptedTransport();
+    const received: unknown[] = [];
+    transport.publish = async (batch, ...[options]: { gathered?: boolean }[]) => {
+      received.push(options?.gathered);
+      return batch.map(() => ({ kind: "published" }));
+    };
+    await publishBatch(transport, [item("1", null)], { ...patient, gathered });
+    await publishBatch(transport, [item("1", null)], patient);
+    expect(received).toEqual([gathered, false]);
+  },
+);
 
-test("rule 8: a message that did not get through keeps its successors back, and nobody else's", async () => {
+test("rule 8: an unpublished message holds back only its successors", async () => {
   const transport = new ScriptedTransport();
   transport.answer = ({ id }) => (id === "a1" ? "rejected" : "published");
   const batch = [item("a1", "a"), item("b1", "b"), item("a2", "a"), item("b2", "b"), item("a3", "a")];
@@ -60,23 +63,23 @@ test("messages without a key never wait for one another", async () => {
   expect(kinds(outcomes)).toEqual(["rejected", "published"]);
 });
 
-test("B10: an answer that does not come in time is unknown, and the transport is told to give up", async () => {
+test("B10: a late answer counts as unknown, and the publish is aborted", async () => {
   const transport = new ScriptedTransport();
-  const told: boolean[] = [];
+  const aborted: boolean[] = [];
   transport.publish = (_batch, ...[options]: { signal: AbortSignal }[]) =>
-    new Promise(() => options?.signal.addEventListener("abort", () => told.push(true)));
+    new Promise(() => options?.signal.addEventListener("abort", () => aborted.push(true)));
   const outcomes = await publishBatch(transport, [item("1", null)], { ...patient, timeoutMs: 10 });
-  expect([kinds(outcomes), told]).toEqual([["unknown"], [true]]);
+  expect([kinds(outcomes), aborted]).toEqual([["unknown"], [true]]);
 });
 
-test("the time is for the batch: what is left of it is all that a later wave gets", async () => {
+test("with wholeBatch a later part gets the remaining time", async () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   const transport = new ScriptedTransport();
   transport.before = () => new Promise((resolve) => setTimeout(resolve, 60));
   const began = performance.now();
   const batch = ["1", "2", "3", "4"].map((id) => item(id, "a"));
-  const options = { timeoutMs: 100, mayGoOn: () => true, wholeBatch: true };
+  const options = { timeoutMs: 100, mayContinue: () => true, wholeBatch: true };
   const sent = publishBatch(transport, batch, options).then((outcomes) => ({
     kinds: kinds(outcomes),
     tookMs: performance.now() - began,
@@ -85,7 +88,7 @@ test("the time is for the batch: what is left of it is all that a later wave get
   expect(await sent).toEqual({ kinds: ["published", "unknown", "skipped", "skipped"], tookMs: 100 });
 });
 
-test("B10: a transport that throws or forgets an answer leaves unknowns, never a failure or a success", async () => {
+test("B10: outcomes are unknown if the transport throws or omits one", async () => {
   const transport = new ScriptedTransport();
   transport.publish = () => Promise.reject(new Error("socket closed"));
   expect(kinds(await publishBatch(transport, [item("1", null)], patient))).toEqual(["unknown"]);
@@ -95,12 +98,12 @@ test("B10: a transport that throws or forgets an answer leaves unknowns, never a
 });
 
 test.each([undefined, null, "published", { kind: "published" }])(
-  "B10: a transport of one's own that answers %j leaves unknowns and says what it should have answered",
+  "B10: outcomes are unknown if a custom transport returns %j",
   async (answer) => {
     const transport = new ScriptedTransport();
     transport.publish = () => Promise.resolve(answer as never);
     const outcomes = await publishBatch(transport, [item("1", null), item("2", null)], patient);
-    const error = new Error('publish() of transport "scripted" must answer with a list of outcomes');
+    const error = new Error('publish() of transport "scripted" must return an array of outcomes');
     expect(outcomes).toEqual([
       { kind: "unknown", error },
       { kind: "unknown", error },
@@ -108,7 +111,7 @@ test.each([undefined, null, "published", { kind: "published" }])(
   },
 );
 
-test("B10: an outcome that is none is unknown, and a failure without an error gets one", async () => {
+test("B10: an invalid outcome is unknown, and a failure without an error gets one", async () => {
   const transport = new ScriptedTransport();
   const answers = [
     null,
@@ -127,14 +130,17 @@ test("B10: an outcome that is none is unknown, and a failure without an error ge
   ]);
 });
 
-test("between waves the sender may decide to stop; what was not tried is skipped", async () => {
+test("the sender may stop between parts; the rest is skipped", async () => {
   const transport = new ScriptedTransport();
-  const mayGoOn = () => transport.calls.length < 1;
-  const outcomes = await publishBatch(transport, [item("1", "a"), item("2", "a")], { ...patient, mayGoOn });
+  const mayContinue = () => transport.calls.length < 1;
+  const outcomes = await publishBatch(transport, [item("1", "a"), item("2", "a")], {
+    ...patient,
+    mayContinue,
+  });
   expect(kinds(outcomes)).toEqual(["published", "skipped"]);
 });
 
-test("outcomes are sorted by what must happen next; one that is missing counts as unknown", () => {
+test("outcomes are sorted by how rows are settled; a missing one counts as unknown", () => {
   const error = new Error("no");
   const rows = [1, 2, 3, 4, 5, 6, 7].map((seq) => aRow(seq));
   const sorted = sortOutcomes(rows, [
@@ -146,9 +152,9 @@ test("outcomes are sorted by what must happen next; one that is missing counts a
     { kind: "skipped" },
   ]);
   expect(sorted.sent).toEqual([rows[0]]);
-  expect(sorted.charged).toEqual([{ row: rows[1], error }]);
+  expect(sorted.rejected).toEqual([{ row: rows[1], error }]);
   expect(sorted.refused).toEqual([{ row: rows[2], error }]);
-  expect(sorted.uncharged.map(({ row, kind }) => [row.seq, kind])).toEqual([
+  expect(sorted.unanswered.map(({ row, kind }) => [row.seq, kind])).toEqual([
     [4, "unreachable"],
     [5, "unknown"],
     [7, "unknown"],

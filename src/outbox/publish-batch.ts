@@ -5,7 +5,7 @@ import { systemClock, withDeadline } from "../runtime/index.ts";
 import { endSend, type Spans } from "../telemetry/index.ts";
 import type { PublishOutcome, Transport } from "../transport/index.ts";
 
-/** `skipped`: an earlier message of its stream did not get through, so this one was not tried. */
+/** `skipped`: an earlier message of the stream was not published, so this one was not attempted. */
 export type SendOutcome = PublishOutcome | { readonly kind: "skipped" };
 
 const SKIPPED: SendOutcome = Object.freeze({ kind: "skipped" });
@@ -17,19 +17,20 @@ export interface SendItem {
 
 export interface SendOptions {
   readonly timeoutMs: number;
-  /** The time is for the whole batch, however many trips it takes. */
+  /** The timeout covers the whole batch instead of each call to the transport. */
   readonly wholeBatch?: boolean;
-  /** The batch is all that there was to send. */
+  /** The batch contains all messages that were waiting. */
   readonly gathered?: boolean;
-  /** Asked before each trip; what has not gone out by then is skipped. */
-  readonly mayGoOn: () => boolean;
-  /** Where somebody traces: under which name this sender is known. */
+  /** Called before each publish. If it returns false, the rest of the batch is skipped. */
+  readonly mayContinue: () => boolean;
+  /** Set if tracing is on: the spans, and the name of this sender. */
   readonly traced?: { readonly spans: Spans; readonly via: "relay" | "optimistic" };
 }
 
 /**
- * A batch through the transport, with an outcome for each. At most one message of a stream is unconfirmed at a time,
- * unless the transport promises that a failure fails all later ones of that key: then the whole batch goes at once.
+ * Publishes a batch and returns an outcome for each message. At most one message of a stream is unconfirmed
+ * at a time, unless the transport guarantees that a failure also fails all later messages of the key: then
+ * the whole batch is published in one call.
  */
 export async function publishBatch(
   transport: Transport,
@@ -39,12 +40,12 @@ export async function publishBatch(
   const began = systemClock.monotonicMs();
   const outcomes: SendOutcome[] = items.map(() => SKIPPED);
   const stopped = new Set<string>();
-  for (const wave of splitIntoBatches(items, transport.capabilities.failsLaterOfKey)) {
+  for (const part of splitIntoBatches(items, transport.capabilities.failsLaterOfKey)) {
     const usedMs = options.wholeBatch === true ? systemClock.monotonicMs() - began : 0;
-    if (!options.mayGoOn() || usedMs >= options.timeoutMs) break;
-    const going = stopped.size === 0 ? wave : wave.filter((i) => !stopped.has(items[i]?.stream ?? ""));
+    if (!options.mayContinue() || usedMs >= options.timeoutMs) break;
+    const going = stopped.size === 0 ? part : part.filter((i) => !stopped.has(items[i]?.stream ?? ""));
     const results = await publishTraced(transport, pick(items, going), options.timeoutMs - usedMs, options);
-    // Counted by hand, here and below: an iterator makes a list for each message, which somebody has to clear away.
+    // Index loops here and below, because iterators allocate an array for each message.
     for (let n = 0; n < going.length; n++) {
       const i = going[n] ?? 0;
       const outcome = results[n] ?? missingOutcome();
@@ -56,20 +57,20 @@ export async function publishBatch(
   return outcomes;
 }
 
-/** Indexes of the items, so that no wave holds two of one stream. */
+/** Splits items into parts, given as indexes, so that no part holds two messages of one stream. */
 export function splitIntoBatches(
   items: readonly { readonly stream: string | null }[],
   together: boolean,
 ): number[][] {
   if (together) return [[...items.keys()]];
-  const waves: number[][] = [];
+  const parts: number[][] = [];
   const seen = new Map<string, number>();
   for (const [i, { stream }] of items.entries()) {
     const turn = stream === null ? 0 : (seen.get(stream) ?? 0);
     if (stream !== null) seen.set(stream, turn + 1);
-    (waves[turn] ??= []).push(i);
+    (parts[turn] ??= []).push(i);
   }
-  return waves;
+  return parts;
 }
 
 async function publishTraced(
@@ -105,7 +106,7 @@ async function publishOnce(
       return unknownOutcomes(messages, new Error(`no confirmation within ${timeoutMs} ms`));
     });
     if (Array.isArray(answer)) return answer.map(outcomeFrom);
-    const error = new Error(`publish() of transport "${transport.name}" must answer with a list of outcomes`);
+    const error = new Error(`publish() of transport "${transport.name}" must return an array of outcomes`);
     return unknownOutcomes(messages, error);
   } catch (thrown) {
     return unknownOutcomes(messages, toError(thrown));
@@ -118,12 +119,14 @@ function unknownOutcomes(messages: readonly Message[], error: Error): PublishOut
 
 const FAILURES: ReadonlySet<unknown> = new Set(["refused", "rejected", "unreachable", "unknown"]);
 
-// Transports are written by others too: an outcome that is none says nothing, and a failure always has its error.
-function outcomeFrom(given: PublishOutcome | null | undefined): PublishOutcome {
-  if (given?.kind === "published") return given;
-  if (given === null || given === undefined || !FAILURES.has(given.kind)) return missingOutcome();
-  if (given.error instanceof Error) return given;
-  return { kind: given.kind, error: new Error(given.error === undefined ? given.kind : String(given.error)) };
+// Transports may be third-party code: an invalid outcome counts as unknown, and a failure always gets an
+// error.
+function outcomeFrom(outcome: PublishOutcome | null | undefined): PublishOutcome {
+  if (outcome?.kind === "published") return outcome;
+  if (outcome === null || outcome === undefined || !FAILURES.has(outcome.kind)) return missingOutcome();
+  if (outcome.error instanceof Error) return outcome;
+  const text = outcome.error === undefined ? outcome.kind : String(outcome.error);
+  return { kind: outcome.kind, error: new Error(text) };
 }
 
 function pick(items: readonly SendItem[], indexes: readonly number[]): Message[] {
@@ -139,13 +142,13 @@ function missingOutcome(): PublishOutcome {
   return { kind: "unknown", error: new Error("the transport gave no outcome for this message") };
 }
 
-/** What becomes of each row of a batch. */
+/** The rows of a batch, sorted by how they are settled. */
 export interface SortedOutcomes {
   readonly sent: LaneRow[];
-  readonly charged: { readonly row: LaneRow; readonly error: Error }[];
+  readonly rejected: { readonly row: LaneRow; readonly error: Error }[];
   readonly refused: { readonly row: LaneRow; readonly error: Error }[];
-  /** The broker's failure: back as they were. */
-  readonly uncharged: {
+  /** The broker failed: the rows are put back without counting an attempt. */
+  readonly unanswered: {
     readonly row: LaneRow;
     readonly kind: "unreachable" | "unknown";
     readonly error: Error;
@@ -154,15 +157,15 @@ export interface SortedOutcomes {
 }
 
 export function sortOutcomes(rows: readonly LaneRow[], outcomes: readonly SendOutcome[]): SortedOutcomes {
-  const sorted: SortedOutcomes = { sent: [], charged: [], refused: [], uncharged: [], skipped: [] };
+  const sorted: SortedOutcomes = { sent: [], rejected: [], refused: [], unanswered: [], skipped: [] };
   let i = 0;
   for (const row of rows) {
     const outcome = outcomes[i++] ?? missingOutcome();
     if (outcome.kind === "published") sorted.sent.push(row);
-    else if (outcome.kind === "rejected") sorted.charged.push({ row, error: outcome.error });
+    else if (outcome.kind === "rejected") sorted.rejected.push({ row, error: outcome.error });
     else if (outcome.kind === "refused") sorted.refused.push({ row, error: outcome.error });
     else if (outcome.kind === "skipped") sorted.skipped.push(row);
-    else sorted.uncharged.push({ row, kind: outcome.kind, error: outcome.error });
+    else sorted.unanswered.push({ row, kind: outcome.kind, error: outcome.error });
   }
   return sorted;
 }

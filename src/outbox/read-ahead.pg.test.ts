@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { outgoing, relays, until } from "../../test/support/relays.ts";
 
-test("behind a broker that does not answer four batches are in hand and no more, however much waits", async () => {
+test("behind a silent broker at most four batches are in flight", async () => {
   const { publish, relay: relayWith, transport, drained } = await relays();
   let answer = (): void => undefined;
   const answered = new Promise<void>((resolve) => (answer = resolve));

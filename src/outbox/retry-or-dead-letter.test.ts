@@ -7,42 +7,46 @@ import { retryOrDeadLetter } from "./batch-sender.ts";
 
 const error = new TypeError("broker said no");
 
-test("A7: a message's own failure is tried again after a wait drawn from the whole span", () => {
+test("A7: a rejected message is retried after a delay with full jitter", () => {
   const row = aRow(1, { attempts: 2 });
   const decide = (random: number) =>
-    retryOrDeadLetter({ charged: [{ row, error }], refused: [] }, outboxRetryPolicy, () => random);
+    retryOrDeadLetter({ rejected: [{ row, error }], refused: [] }, outboxRetryPolicy, () => random);
   expect(decide(0).failed).toEqual([{ row, delayMs: 0, error: "broker said no" }]);
   expect(decide(0.999999).failed[0]?.delayMs).toBe(8_000);
   expect(decide(0.5).dead).toEqual([]);
 });
 
-test("A7: the message's own number of attempts decides when it has had its last", () => {
+test("A7: the message's own maxAttempts limits its attempts", () => {
   const last = aRow(1, { attempts: 2, maxAttempts: 3 });
   const { failed, dead } = retryOrDeadLetter(
-    { charged: [{ row: last, error }], refused: [] },
+    { rejected: [{ row: last, error }], refused: [] },
     outboxRetryPolicy,
     () => 0,
   );
   expect(failed).toEqual([]);
-  expect(dead).toMatchObject([{ row: last, charged: true, reason: "exhausted", errorType: "TypeError" }]);
+  expect(dead).toMatchObject([
+    { row: last, countsAsAttempt: true, reason: "exhausted", errorType: "TypeError" },
+  ]);
 });
 
-test("A7: what can never be sent dies at once, uncharged", () => {
+test("A7: a refused message is dead-lettered at once, without counting an attempt", () => {
   const row = aRow(1);
-  const { dead } = retryOrDeadLetter({ charged: [], refused: [{ row, error }] }, outboxRetryPolicy, () => 0);
-  expect(dead).toMatchObject([{ row, charged: false, reason: "rejected", errorMessage: "broker said no" }]);
+  const { dead } = retryOrDeadLetter({ rejected: [], refused: [{ row, error }] }, outboxRetryPolicy, () => 0);
+  expect(dead).toMatchObject([
+    { row, countsAsAttempt: false, reason: "rejected", errorMessage: "broker said no" },
+  ]);
 });
 
-test("A19: an expired message says so", () => {
+test("A19: an expired message has its own error type", () => {
   expect(toDeadRow(aRow(1), "expired")).toMatchObject({
-    charged: false,
+    countsAsAttempt: false,
     reason: "expired",
     errorType: "MessageExpired",
     stack: null,
   });
 });
 
-test("a failure's text is one readable line of bounded length, whatever was thrown", () => {
+test("the text of any thrown value is one line of bounded length", () => {
   expect(printableErrorText(new Error("a\u0000b\nc\u202Ed"))).toBe("a b c d");
   expect(printableErrorText("x".repeat(9_999))).toHaveLength(2_000);
   expect([printableErrorText(undefined), printableErrorText({ toString: () => "odd" })]).toEqual([

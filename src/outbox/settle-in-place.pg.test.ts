@@ -4,66 +4,66 @@ import { claimParams } from "../lanes/index.ts";
 import { toArrayLiteral } from "../storage/index.ts";
 import { settleStatements } from "./statements.ts";
 
-/** A relay whose session for settling is open, so that it settles where it reads. */
+/** A relay whose settle session is open, so that it settles by ctid. */
 async function relayAtWork(wishes: RelayOptions = {}) {
-  const house = await relays();
-  const relay = house.relay(wishes);
+  const harness = await relays();
+  const relay = harness.relay(wishes);
   await relay.start();
-  await house.publish(outgoing({ id: "before" }));
+  await harness.publish(outgoing({ id: "before" }));
   relay.sweepAll();
-  await house.observer.until("relay.batch");
-  await house.rows("delete from sagabox.receipt");
-  return { house, relay };
+  await harness.observer.until("relay.batch");
+  await harness.rows("delete from sagabox.receipt");
+  return { harness, relay };
 }
 
-test("rule 1: a row that somebody changed while its message was sent is settled where it is now", async () => {
-  const { house, relay } = await relayAtWork();
-  const gate = house.database.pauseBefore("sagabox.outbox.sent_in_place");
-  await house.publish(outgoing({ id: "changed", key: "k1" }), outgoing({ id: "same", key: "k2" }));
+test("rule 1: a row that was changed while its message was sent is settled", async () => {
+  const { harness, relay } = await relayAtWork();
+  const gate = harness.database.pauseBefore("sagabox.outbox.sent_in_place");
+  await harness.publish(outgoing({ id: "changed", key: "k1" }), outgoing({ id: "same", key: "k2" }));
   relay.sweepAll();
   await gate.reached;
-  await house.tamper("update sagabox.outbox set due_at = now() where message_id = 'changed'");
+  await harness.tamper("update sagabox.outbox set due_at = now() where message_id = 'changed'");
   gate.open();
-  await house.drained();
-  await until(() => house.observer.of("relay.published").length > 1);
-  expect(house.transport.ids.toSorted()).toEqual(["before", "changed", "same"]);
-  expect(house.database.count("sagabox.outbox.sent")).toBe(2); // the first of the session, and this one
-  expect(house.observer.of("relay.published").at(-1)).toMatchObject({ count: 2 });
-  expect(await house.rows("select count(*)::int as n from sagabox.receipt, unnest(seqs)")).toEqual([
+  await harness.drained();
+  await until(() => harness.observer.of("relay.published").length > 1);
+  expect(harness.transport.ids.toSorted()).toEqual(["before", "changed", "same"]);
+  expect(harness.database.count("sagabox.outbox.sent")).toBe(2); // the first of the session, and this one
+  expect(harness.observer.of("relay.published").at(-1)).toMatchObject({ count: 2 });
+  expect(await harness.rows("select count(*)::int as n from sagabox.receipt, unnest(seqs)")).toEqual([
     { n: 2 },
   ]);
 });
 
-test("rule 1: rows that move and places that are used again: each is sent once and has one receipt", async () => {
-  const { house, relay } = await relayAtWork({ batchSize: 20 });
+test("rule 1: rows that move and reused ctids: each message is sent once and has one receipt", async () => {
+  const { harness, relay } = await relayAtWork({ batchSize: 20 });
   let isOver = false;
   const moving = async (): Promise<void> => {
     while (!isOver) {
-      // Waiting for rows that a settle has locked, with others of it locked here, one of both would be refused.
+      // SKIP LOCKED avoids a deadlock with a settle that has locked other rows of this list.
       const free = "select seq from sagabox.outbox where seq % 7 = 0 for update skip locked";
-      await house.tamper(`update sagabox.outbox set last_error = 'x' where seq in (${free})`);
-      await house.pool.query("vacuum sagabox.outbox");
+      await harness.tamper(`update sagabox.outbox set last_error = 'x' where seq in (${free})`);
+      await harness.pool.query("vacuum sagabox.outbox");
     }
   };
   const moved = moving();
   for (let n = 0; n < 60; n++) {
     const batch = Array.from({ length: 10 }, (_, i) => outgoing({ key: `k${(n * 7 + i) % 40}` }));
-    await house.publish(...batch);
+    await harness.publish(...batch);
     relay.hint(batch.map(({ lane }) => lane));
   }
-  await house.drained();
+  await harness.drained();
   isOver = true;
   await moved;
-  expect(house.transport.ids).toHaveLength(601);
-  expect(new Set(house.transport.ids).size).toBe(601);
+  expect(harness.transport.ids).toHaveLength(601);
+  expect(new Set(harness.transport.ids).size).toBe(601);
   expect(
-    await house.rows(
+    await harness.rows(
       "select count(*)::int as n, count(distinct seq)::int as different from sagabox.receipt, unnest(seqs) as seq",
     ),
   ).toEqual([{ n: 600, different: 600 }]);
 });
 
-test("rule 1: what stands in the place of a row that is gone stays", async () => {
+test("rule 1: a new row with the ctid of a deleted one is not settled", async () => {
   const { publish, pool, rows, database } = await relays();
   const placeOf = async (id: string) =>
     (
@@ -72,7 +72,7 @@ test("rule 1: what stands in the place of a row that is gone stays", async () =>
         [id],
       )
     )[0] ?? { place: "", seq: "", lane: -1 };
-  await pool.query("vacuum full sagabox.outbox"); // no page with room but the one that is used next
+  await pool.query("vacuum full sagabox.outbox"); // only one page has room, so the next row reuses the ctid
   await publish(outgoing({ id: "gone", key: "k" }));
   const gone = await placeOf("gone");
   await pool.query("delete from sagabox.outbox");
@@ -100,23 +100,23 @@ test("rule 1: what stands in the place of a row that is gone stays", async () =>
   await expect(settle(other.seq)).rejects.toThrow("rows of it have moved: 0");
 });
 
-test("rule 2: rows are known by their ids as well where their server may have crashed since they were read", async () => {
-  const { house, relay } = await relayAtWork();
-  const { database } = house;
+test("rule 2: rows are also matched by id if their server may have crashed since the read", async () => {
+  const { harness, relay } = await relayAtWork();
+  const { database } = harness;
   const settles = () =>
     database.ran.map(({ name }) => name).filter((name) => name.startsWith("sagabox.outbox.sent"));
   database.ran.length = 0;
   for (const id of ["first", "second", "third"]) {
-    await house.publish(outgoing({ id }));
+    await harness.publish(outgoing({ id }));
     relay.sweepAll();
-    await house.drained();
+    await harness.drained();
     if (id !== "first") continue;
-    await house.rows(
+    await harness.rows(
       "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'sagabox settle'",
     );
     await until(
       async () =>
-        (await house.rows("select 1 from pg_stat_activity where application_name = 'sagabox settle'"))
+        (await harness.rows("select 1 from pg_stat_activity where application_name = 'sagabox settle'"))
           .length === 0,
     );
   }
@@ -127,10 +127,10 @@ test("rule 2: rows are known by their ids as well where their server may have cr
 test.for([
   { whose: "another one than they were read from", answer: { server: "another" } },
   { whose: "a standby when its session was opened", answer: { server: null } },
-])("rule 2: rows are known by their ids as well on a server that was $whose", async ({ answer }) => {
-  const house = await relays();
-  const { database, observer, publish } = house;
-  const relay = house.relay();
+])("rule 2: rows are also matched by id on a server that was $whose", async ({ answer }) => {
+  const harness = await relays();
+  const { database, observer, publish } = harness;
+  const relay = harness.relay();
   await relay.start();
   await until(() => relay.ownedLanes === 256);
   // A relay has opened its first session by now; the next one settles.
@@ -140,7 +140,7 @@ test.for([
   for (const id of ["first", "second"]) {
     await publish(outgoing({ id }));
     relay.sweepAll();
-    await house.drained();
+    await harness.drained();
   }
   await until(() => observer.of("relay.published").length === 2);
   expect(database.count("sagabox.outbox.sent")).toBe(2);

@@ -48,26 +48,27 @@ export interface FailedRow {
 
 export interface DeadRow {
   readonly row: LaneRow;
-  readonly charged: boolean;
+  readonly countsAsAttempt: boolean;
   readonly reason: "exhausted" | "rejected" | "expired";
   readonly errorType: string;
   readonly errorMessage: string;
   readonly stack: string | null;
 }
 
-/** After this long a failed or dead row that another session has locked is tried again, in milliseconds. */
+/** Delay before a failed or dead row that another session has locked is tried again, in milliseconds. */
 export const LOCKED_RECHECK_MS = 1_000;
 
 export interface SettledRows {
-  /** Settled under a good claim. */
+  /** Settled under a valid claim. */
   readonly settled: readonly LaneRow[];
-  /** Another session has locked them: they are settled later. */
+  /** Locked by another session: they are settled later. */
   readonly later: readonly LaneRow[];
 }
 
 /**
- * Settles batches of rows (sent, failed or dead-lettered), each in one statement guarded by the claims of its lanes. Only
- * "sent" commits asynchronously: losing that mark means one more delivery, losing a failure or a death would mean a lie.
+ * Settles batches of rows (sent, failed or dead-lettered), each in one statement guarded by the claims of its
+ * lanes. Only "sent" commits asynchronously: losing that mark means one more delivery, while a lost failure
+ * or dead letter would be a wrong state.
  */
 export class Settler {
   readonly #options: SettlerOptions;
@@ -86,7 +87,7 @@ export class Settler {
     this.#locks = new LockTolerantSettling({ ...options, table: "outbox", probe: this.#careful });
   }
 
-  /** Rows that are neither settled nor settled later belong to another relay now. */
+  /** Marks rows as sent. Rows that are neither settled nor settled later belong to another relay now. */
   async markSent(rows: readonly LaneRow[]): Promise<SettledRows> {
     const { rows: settled, left } = await this.#settleSent(rows);
     if (left.length > 0) await this.#locks.keepTrying(left, this.#retrySent);
@@ -116,13 +117,13 @@ export class Settler {
       return await this.#settle(this.#quick, rows, { plain: settleInPlace, past });
     } catch (error) {
       if (sqlState(error) !== SQLSTATE.invalidText) throw error;
-      return this.#settle(this.#quick, rows, { plain, past }); // a row that was changed since its read is elsewhere
+      return this.#settle(this.#quick, rows, { plain, past }); // a row that was changed after its read has a new ctid
     }
   }
 
   /**
-   * Where they were read, by their numbers alone, if that was on the same server and the session has been open ever since:
-   * after a crash, or on a standby that took over, a number that was lost is drawn again, and only ids tell rows apart.
+   * Settles rows by ctid, if they were read on the same server and the session has been open since. After a
+   * crash or a failover the server may reuse sequence numbers, so only ids identify a row then.
    */
   #settleInPlace(rows: readonly LaneRow[], session: Queryable): ReturnType<BuildSettle> | undefined {
     const opened = findOrigin(session);
@@ -134,7 +135,10 @@ export class Settler {
     return { statement: this.#sql.sentInPlace, params: [ctids, toArrayLiteral(seqs), this.#options.relay] };
   }
 
-  /** Returns the rows that another session has locked: their failure is not noted, and is no attempt. */
+  /**
+   * Marks rows as failed. Returns the rows that another session has locked: their failure is not recorded and
+   * counts no attempt.
+   */
   async markFailed(failures: readonly FailedRow[]): Promise<readonly LaneRow[]> {
     const byRow = new Map(failures.map((failure) => [failure.row, failure]));
     const params = (rows: readonly LaneRow[]): Param[] => [
@@ -151,7 +155,7 @@ export class Settler {
     return own.left;
   }
 
-  /** Rows that are neither settled nor tried later belong to another relay now. */
+  /** Dead-letters rows. Rows that are neither settled nor tried later belong to another relay now. */
   async markDeadLettered(deaths: readonly DeadRow[]): Promise<SettledRows> {
     const byRow = new Map(deaths.map((death) => [death.row, death]));
     const params = (rows: readonly LaneRow[]): Param[] => {
@@ -159,7 +163,7 @@ export class Settler {
         toArrayLiteral(rows.map((row) => pick(byRow.get(row) as DeadRow)));
       return [
         ...rowKeyParams(rows),
-        list((death) => death.charged),
+        list((death) => death.countsAsAttempt),
         list((death) => death.reason),
         list((death) => death.errorType),
         list((death) => death.errorMessage),
@@ -175,7 +179,7 @@ export class Settler {
     return { settled: rows, later: left };
   }
 
-  /** Gives back the rows that other sessions have locked, and waits for none of them any more. */
+  /** Puts back the rows that other sessions have locked, and stops waiting for them. */
   async giveUpLocked(): Promise<void> {
     await this.#locks.close();
   }
@@ -188,15 +192,19 @@ export class Settler {
   async #settle(
     holder: SessionHolder,
     rows: readonly LaneRow[],
-    ways: SettleVariants,
+    variants: SettleVariants,
   ): Promise<SettleResult> {
-    const settled = await this.#run(holder, rows, ways);
+    const settled = await this.#run(holder, rows, variants);
     this.#options.reader.settle(settled.rows, settled.xid);
     return settled;
   }
 
-  async #run(holder: SessionHolder, rows: readonly LaneRow[], ways: SettleVariants): Promise<SettleResult> {
-    const settled = await this.#locks.settle(holder, rows, ways);
+  async #run(
+    holder: SessionHolder,
+    rows: readonly LaneRow[],
+    variants: SettleVariants,
+  ): Promise<SettleResult> {
+    const settled = await this.#locks.settle(holder, rows, variants);
     if (settled.woken.length > 0) this.#options.hop?.wake(settled.woken);
     return settled;
   }

@@ -2,8 +2,9 @@ import { FENCED, freeRows, LEFT_OUT, leftRows, ownedLanes, pastLocks, sameRow } 
 import { defineStatement } from "../storage/index.ts";
 
 /**
- * Ending the way of a row. Those of a relay are fenced: they name their claims and do nothing if one is not good. Those of the
- * process that wrote a row name the row itself: what was sent is sent, whoever holds its lane by now.
+ * Statements that settle rows. A relay's statements are fenced: they name their claims and do nothing if one
+ * is invalid. The optimistic sender's statements name the row only: a sent row is settled under any owner of
+ * its lane.
  */
 export function settleStatements(schema: string) {
   const rows = "unnest($4::text::integer[], $5::text::bigint[], $6::text::text[])";
@@ -32,9 +33,9 @@ export function settleStatements(schema: string) {
        ), noted as (${receiptsSql(schema, "$7")})
        ${answer}`,
     ),
-    // The same where a read found them, all at once and without an index. A row that was changed since is elsewhere, and
-    // another one may have taken its place: unless these very rows were there, in the order of their numbers, it fails as
-    // a whole. The message that says so stands in the log of the server.
+    // Like `sent`, but finds the rows by ctid, without an index. A row that was changed since its read has a
+    // new ctid, and another row may have the old one. So the statement fails as a whole unless it deleted
+    // exactly these sequence numbers. Its error text appears in the log of the server.
     sentInPlace: defineStatement(
       "sagabox.outbox.sent_in_place",
       `with ${ownedLanes(schema)}, gone as (
@@ -72,7 +73,7 @@ export function settleStatements(schema: string) {
       "sagabox.outbox.dead_past_locks",
       `with ${pastLocks(schema, "outbox", rows)}, ${dyingSql(schema, isAmongGoing)} ${answer}, ${LEFT_OUT}`,
     ),
-    // The optimistic sender's own rows. It has sent them, so they are done.
+    // Rows leased to the optimistic sender, which has sent them.
     sentLeased: defineStatement(
       "sagabox.outbox.sent_leased",
       `with gone as (
@@ -83,7 +84,8 @@ export function settleStatements(schema: string) {
        )
        ${receiptsSql(schema, "$4")}`,
     ),
-    // For rows of its own that other sessions have locked: their leases run out, and a relay sends them again.
+    // Like `sentLeased`, but skips rows that other sessions have locked: their leases expire, and a relay
+    // sends them again.
     sentLeasedPast: defineStatement(
       "sagabox.outbox.sent_leased_past_locks",
       `with ${freeRows(schema, "outbox", leased, { keepOrder: false })}, gone as (
@@ -102,7 +104,7 @@ export function settleStatements(schema: string) {
         ) as found
         where found.lease_until > clock_timestamp()`,
     ),
-    // The lease of a row that another session has locked runs out by itself.
+    // Skips rows that other sessions have locked: their leases expire.
     releaseLeased: defineStatement(
       "sagabox.outbox.release_leased",
       `with ${freeRows(schema, "outbox", leased, { keepOrder: false })}
@@ -114,7 +116,8 @@ export function settleStatements(schema: string) {
   };
 }
 
-// A message that holds its key on death leaves a row behind that is never due: its place in the stream.
+// A message that holds its key when it dies leaves a row that is never due, which keeps its position in the
+// stream.
 function dyingSql(schema: string, condition: string): string {
   return `dying as materialized (
          select row.lane as row_lane, row.seq as row_seq, row.attempts, message.*, death.charged, death.reason, death.error_type,
@@ -149,10 +152,13 @@ function dyingSql(schema: string, condition: string): string {
        )`;
 }
 
-/** Null only where an older version wrote it; a row that was sent again has a number that no message carries. */
+/**
+ * Columns of rows that were republished: their seq is not that of the message, so the receipt stores the ids.
+ * Null only in receipts of older versions.
+ */
 const SENT_AGAIN = `coalesce(array_agg(seq) filter (where again), '{}'), array_agg(message_id) filter (where again)`;
 
-/** One receipt per lane from the rows in `gone`. */
+/** Inserts one receipt per lane from the rows in `gone`. */
 export function receiptsSql(schema: string, relay: string): string {
   return `insert into ${schema}.receipt (lane, first_seq, last_seq, seqs, relay, sent_at, sent_on, again_seqs, again_ids)
           select lane, min(seq), max(seq), array_agg(seq order by seq), ${relay}::text, clock_timestamp(),

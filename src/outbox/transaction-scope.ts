@@ -22,35 +22,36 @@ export interface ScopeParts {
   readonly sender: OptimisticSender;
   readonly wakeUp: WakeUp;
   readonly observer: Observer;
-  /** Something was committed for later: whoever moves what is due may have to look earlier. */
+  /** Called after a commit with scheduled messages, so that the schedule mover can wake earlier. */
   readonly onScheduled: () => void;
 }
 
 export interface Published {
   readonly id: string;
-  /** False when the id was used before, or an overflow policy dropped the message. */
+  /** False if the id was used before, or an overflow policy dropped the message. */
   readonly written: boolean;
 }
 
 /**
- * What is published inside a transaction that we own. Messages gather here and travel in one insert together with the
- * COMMIT, already leased to this process where they may be sent at once. Anything that cannot wait for the end (an id
- * of the caller's own, a strict order, a schedule, a savepoint about to be made, a connection on which statements can
- * pass us by) is written straight away, and so is a full batch, which bounds what a large transaction holds in memory.
+ * Messages published in a transaction that we own. They are gathered and sent in one INSERT together with the
+ * COMMIT, already leased to this process if it may send them. A message is written immediately if it cannot
+ * wait for the end: it has an id of the caller's own, a strict order or a schedule, a savepoint follows, or
+ * the connection runs statements that bypass this class. A full batch is written too, which bounds the memory
+ * of a large transaction.
  */
 export class TransactionScope {
   readonly #tx: OwnedTransaction;
   readonly #parts: ScopeParts;
   readonly #gathered = new WriteBatch();
-  /** Lanes with something for the relays. */
+  /** Lanes with rows for the relays. */
   readonly #touched = new Set<number>();
   readonly #commitListeners: (() => void)[] = [];
   readonly #inFlight = new Set<Promise<unknown>>();
-  /** Whoever asked for it may have been told, or not. */
+  /** Failed work whose error the caller may not have observed. */
   readonly #failures = new Set<ObservedPromise<unknown>>();
-  /** What was written straight away so far. */
+  /** Resolves when all writes so far are done. */
   #written: Promise<unknown> = Promise.resolve();
-  #travelling = 0;
+  #withCommit = 0;
   #scheduled = false;
   #hintSent = false;
   #hasSavepoints = false;
@@ -59,14 +60,14 @@ export class TransactionScope {
   constructor(tx: OwnedTransaction, parts: ScopeParts) {
     this.#tx = tx;
     this.#parts = parts;
-    // Messages gather in memory, but a savepoint that is rolled back must take its messages with it.
+    // Gathered messages are written before a savepoint, because rolling it back must keep them.
     tx.beforeSavepoint = () => {
       this.#hasSavepoints = true;
       return this.flush();
     };
   }
 
-  /** What is written from now on may be rolled back although the transaction commits. */
+  /** True if later writes may be rolled back although the transaction commits. */
   get hasSavepoints(): boolean {
     return this.#hasSavepoints;
   }
@@ -79,11 +80,11 @@ export class TransactionScope {
     });
   }
 
-  /** Work that is part of this transaction from its first moment, awaited or not. */
+  /** Runs work as part of this transaction; the COMMIT waits for it even if the caller does not await it. */
   during<T>(work: () => T | Promise<T>): Promise<T> {
     try {
       const working = work();
-      // Each wait for what is there already has its price, and this is every message.
+      // Synchronous results are not tracked, because this runs for every message.
       if (!(working instanceof Promise)) return Promise.resolve(working);
       return this.#follow(new ObservedPromise<T>((resolve) => resolve(working)));
     } catch (error) {
@@ -91,25 +92,25 @@ export class TransactionScope {
     }
   }
 
-  /** Something is to be waited for, or to be told of, before the COMMIT. */
-  get isUnderWay(): boolean {
+  /** True if work is in flight or has failed, so that the COMMIT must call `waitForPending`. */
+  get hasPending(): boolean {
     return this.#inFlight.size + this.#failures.size > 0;
   }
 
   /**
-   * Before the COMMIT: what was begun and never awaited is waited for here, and what of it fails, fails the transaction,
-   * and so does what has failed before without anybody to hear of it.
+   * Called before the COMMIT. Waits for work that the caller did not await. Its failure fails the
+   * transaction, and so does an earlier failure that the caller did not observe.
    */
   async waitForPending(): Promise<void> {
     while (this.#inFlight.size > 0) await Promise.all(this.#inFlight);
-    for (const failed of this.#failures) if (!failed.isHeard) await failed;
+    for (const failed of this.#failures) if (!failed.isObserved) await failed;
   }
 
   async add(outgoing: Outgoing): Promise<Published> {
     return this.#add(outgoing);
   }
 
-  /** Adds many messages at once: those that must be written straight away share statements. */
+  /** Adds many messages: those that must be written immediately share statements. */
   async addAll(outgoing: readonly Outgoing[]): Promise<Published[]> {
     if (outgoing.every(canLease)) return this.#addEach(outgoing);
     const admitted = await this.#parts.admit(outgoing);
@@ -118,21 +119,24 @@ export class TransactionScope {
     return toPublished(outgoing, admitted, written);
   }
 
-  /** Writes what has gathered now, in the present savepoint. It is left to the relay: it may still be rolled back. */
+  /**
+   * Writes the gathered messages now, in the current savepoint. They are left to the relay, because they may
+   * still be rolled back.
+   */
   async flush(): Promise<void> {
     await this.#write(this.#gathered.take());
   }
 
-  /** Called once the server has answered COMMIT, never otherwise. */
-  onCommit(told: () => void): void {
-    this.#commitListeners.push(told);
+  /** Calls the listener after the server has confirmed the COMMIT, and only then. */
+  onCommit(listener: () => void): void {
+    this.#commitListeners.push(listener);
   }
 
-  /** The statements that travel with the COMMIT. */
+  /** Returns the statements that are sent with the COMMIT. */
   lastStatements(): PreparedWrite[] {
     const outgoing = this.#gathered.take();
     if (outgoing.length === 0) return [];
-    this.#travelling = outgoing.length;
+    this.#withCommit = outgoing.length;
     const { writer, sender } = this.#parts;
     if (!sender.accepts(outgoing)) {
       for (const { lane } of outgoing) this.#touched.add(lane);
@@ -143,8 +147,9 @@ export class TransactionScope {
   }
 
   /**
-   * Asked after `last()`: the hint for the relays that may leave with the COMMIT. It saves them a trip of waiting. What is
-   * leased to this process is known only when it is written.
+   * Called after `lastStatements()`: returns the hint for the relays that is sent with the COMMIT, which
+   * saves them a round trip. Undefined if messages are leased: which lanes need a relay is known only after
+   * the write.
    */
   afterword(): AfterCommitStatement | undefined {
     if (this.#leasing !== undefined) return undefined;
@@ -153,7 +158,7 @@ export class TransactionScope {
     return hint;
   }
 
-  /** The server answered COMMIT; `answers` are those to `last()`. */
+  /** Called after the server has confirmed the COMMIT, with the results of `lastStatements()`. */
   handleCommit(answers: readonly Rows<unknown>[]): void {
     const { sender, wakeUp, observer } = this.#parts;
     let optimistic = 0;
@@ -164,10 +169,10 @@ export class TransactionScope {
       sender.send(leased, this.#leasing.writtenAtMs);
       for (const row of rows) if (!row.leased) this.#touched.add(row.lane);
     }
-    if (this.#travelling > 0) observer.emit("outbox.written", { count: this.#travelling, optimistic });
+    if (this.#withCommit > 0) observer.emit("outbox.written", { count: this.#withCommit, optimistic });
     wakeUp.notifyNow(this.#touched, this.#hintSent);
     if (this.#scheduled) this.#parts.onScheduled();
-    for (const told of this.#commitListeners.splice(0)) told();
+    for (const listener of this.#commitListeners.splice(0)) listener();
   }
 
   #follow<T>(working: ObservedPromise<T>): Promise<T> {
@@ -208,7 +213,7 @@ export class TransactionScope {
     return { id, written: written.has(id) };
   }
 
-  // A write may take several statements: what is asked for meanwhile comes behind it, or a key would lose its order.
+  // A write may take several statements. Later writes wait for it, or a key would lose its order.
   #write(outgoing: readonly Outgoing[]): Promise<ReadonlySet<string>> {
     for (const { lane, schedule } of outgoing) {
       if (schedule === null) this.#touched.add(lane);
@@ -224,20 +229,22 @@ export class TransactionScope {
   }
 }
 
-/** Of several that were asked for under one id, the first that was admitted is the one that was written. */
+/**
+ * Matches requests with results. If several messages share an id, the first admitted one counts as written.
+ */
 export function toPublished(
-  asked: readonly Outgoing[],
+  outgoing: readonly Outgoing[],
   admitted: readonly Outgoing[],
   written: ReadonlySet<string>,
 ): Published[] {
   const [kept, left] = [new Set(admitted), new Set(written)];
-  return asked.map((one) => {
+  return outgoing.map((one) => {
     const { id } = one.message;
     return { id, written: kept.has(one) && left.delete(id) };
   });
 }
 
-// Gathered after the COMMIT was sent, it would vanish without a word.
+// A message gathered after the COMMIT was sent would be lost silently.
 function tooLate(): SagaboxError {
   return new SagaboxError(
     "TRANSACTION_CLOSED",
@@ -245,30 +252,30 @@ function tooLate(): SagaboxError {
   );
 }
 
-/** A promise that knows whether anybody has asked what becomes of it. */
+/** A promise that records whether a caller has awaited it. */
 export class ObservedPromise<T> extends Promise<T> {
   #isObserved = false;
 
-  /** What is made of it is somebody's own. */
+  /** Derived promises are plain Promises. */
   static override get [Symbol.species](): PromiseConstructor {
     return Promise;
   }
 
-  get isHeard(): boolean {
+  get isObserved(): boolean {
     return this.#isObserved;
   }
 
-  // oxlint-disable-next-line unicorn/no-thenable -- it is a promise; this is how it learns that somebody waits for it
+  // oxlint-disable-next-line unicorn/no-thenable -- overriding then() shows whether a caller awaits the promise
   override then<R = T, F = never>(
-    kept?: ((value: T) => R | PromiseLike<R>) | null,
-    broken?: ((reason: unknown) => F | PromiseLike<F>) | null,
+    onFulfilled?: ((value: T) => R | PromiseLike<R>) | null,
+    onRejected?: ((reason: unknown) => F | PromiseLike<F>) | null,
   ): Promise<R | F> {
     this.#isObserved = true;
-    return super.then(kept, broken);
+    return super.then(onFulfilled, onRejected);
   }
 
-  /** Tells how it ended, and counts as nobody. */
-  onSettled(kept: () => void, broken: () => void): void {
-    void super.then(kept, broken);
+  /** Calls back when the promise settles, without marking it as observed. */
+  onSettled(onFulfilled: () => void, onRejected: () => void): void {
+    void super.then(onFulfilled, onRejected);
   }
 }

@@ -7,7 +7,7 @@ function open(): { readonly done: Promise<void>; readonly end: () => void } {
   return { done, end };
 }
 
-test("one begins when the one before it has ended, failed or not", async () => {
+test("a task starts when the previous one has ended or failed", async () => {
   const turns = new Turns({ patienceMs: 60_000 });
   const first = open();
   const begun: string[] = [];
@@ -27,7 +27,7 @@ test("one begins when the one before it has ended, failed or not", async () => {
   expect(begun).toEqual(["one", "two", "three"]);
 });
 
-test("patience has an end, and then neither of the two had the time for itself", async () => {
+test("after the patience both tasks run, and neither counts as alone", async () => {
   const turns = new Turns({ patienceMs: 5 });
   const silent = open();
   const one = turns.take(() => silent.done);

@@ -50,15 +50,18 @@ const MESSAGE = `id, lane, stream, kind, type, schema_version, topic, key, aggre
          causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers, data`;
 
 /**
- * How a write begins. Guarded, it writes nothing unless its transaction has a number already. That is looked at before anything of
- * ours takes one, since all the rest is made from the row that `ifInside` lets through. Nothing here may ask for a number in a
- * condition: the planner would do so itself, to guess how many rows fulfil it.
+ * How a write starts. A guarded one writes nothing unless its transaction already has a transaction id. That
+ * is checked before our own statement takes one, because everything else is derived from the row that
+ * `ifInside` lets through. No condition may call `pg_current_xact_id`: the planner would evaluate it to
+ * estimate row counts.
  */
 interface Opening {
   readonly name: string;
   readonly first: string;
   readonly ifInside: string;
-  /** Of a statement whose answer are the new ids: guarded, none may be new, and there is still a row. */
+  /**
+   * Ending of a statement that returns new ids. A guarded one returns a row with a null id if no id is new.
+   */
   readonly ids: string;
 }
 
@@ -70,7 +73,7 @@ const GUARDED: Opening = {
   ids: "select fresh.id from inside left join fresh on true where inside.numbered",
 };
 
-/** Writing messages, inside a transaction of ours. */
+/** Statements that write messages in a transaction of our own. */
 export function writeStatements(schema: string) {
   return {
     ...buildWriteStatements(schema, FREE),
@@ -78,11 +81,15 @@ export function writeStatements(schema: string) {
   };
 }
 
-/** The same inside somebody else's. Each answers with no row, and counts none, if it found no number and wrote nothing. */
+/**
+ * Statements that write messages in a transaction of the caller. Each returns no row if it found no
+ * transaction id and wrote nothing.
+ */
 export function guardedStatements(schema: string) {
   return {
     ...buildWriteStatements(schema, GUARDED),
-    // Inside a transaction it keeps the number. By itself it is a transaction of its own, and the number is gone with it.
+    // Inside a transaction the transaction id stays. Outside, the statement is its own transaction, and the
+    // id is gone after it.
     takeNumber: defineStatement("sagabox.outbox.take_number", "select pg_current_xact_id()::text as number"),
     hasNumber: defineStatement(
       "sagabox.outbox.has_number",
@@ -93,7 +100,7 @@ export function guardedStatements(schema: string) {
 
 function buildWriteStatements(schema: string, { name, first, ifInside, ids }: Opening) {
   const moment = `moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at ${ifInside})`;
-  // The writer has its transaction number before it draws a seq: the marks of the readers rest on that.
+  // The writer takes its transaction id before it draws a seq: the readers' horizon depends on that.
   const numberRowsSql = (from: string) => `given as materialized (
          select nextval('${schema}.outbox_seq') as seq, moment.at, (moment.at at time zone 'utc')::date as written_on,
                 moment.at + listed.ttl_ms * interval '1 ms' as expires_at, listed.*
@@ -101,7 +108,7 @@ function buildWriteStatements(schema: string, { name, first, ifInside, ids }: Op
           where moment.xid is not null
        )`;
   const lists = `unnest(${LISTS}) as listed (${NAMES})`;
-  // Sorted after the join, and only then numbered: a join may turn the order of its input round.
+  // Sorted after the join and only then numbered, because a join may change the order of its input.
   const fresh = `(select * from unnest(${LISTS}) with ordinality as listed (${NAMES}, turn)
                     where listed.id in (select id from fresh)
                     order by turn) as listed`;
@@ -109,8 +116,9 @@ function buildWriteStatements(schema: string, { name, first, ifInside, ids }: Op
          insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
          select ${MESSAGE}, seq, written_on, at, expires_at from given
        )`;
-  // Of ids that the caller chose. A generated id is stored with its message only. It is looked up on every day of the history,
-  // so only ids of that form are; of two writers at once the second waits at the ledger.
+  // For ids that the caller chose. A generated id is stored with its message only. Looking it up searches all
+  // days of the history, so only ids of that form are looked up. Of two concurrent writers the second waits
+  // at `published_id`.
   const unknown = `where not ${schema}.has_message(listed.id)`;
   const reserveIdsSql = (listed: string, also: string) => `fresh as (
          insert into ${schema}.published_id (id, written_on)
@@ -131,9 +139,9 @@ function buildWriteStatements(schema: string, { name, first, ifInside, ids }: Op
        ${ids}`;
   const publishManySql = (lease: string) => `${first} ${moment}, ${numberRowsSql(lists)}, ${kept}
        ${outboxRows(schema, lease)}`;
-  // Leased to the process that writes it, unless an earlier row of the stream is still there. An older snapshot would not see
-  // what other writers of the key committed since, so it must not decide. Written with EXISTS, a plan made while the table was
-  // empty reads all of it, once for each row or once for all.
+  // Leased to the process that writes it, unless an earlier row of the stream still exists. Under repeatable
+  // read the snapshot may miss rows that other writers of the key have committed, so nothing is leased. With
+  // EXISTS instead, a plan made while the table was empty would scan the whole table.
   const leaseSql = (lane: string, stream: string, leaseMs: number) =>
     `case when current_setting('transaction_isolation') = 'read committed' and (${stream} is null or (
                         select true from ${schema}.outbox as earlier
@@ -149,9 +157,9 @@ function buildWriteStatements(schema: string, { name, first, ifInside, ids }: Op
       publishManySql(leaseSql("given.lane", "given.stream", NEXT)) + written,
     ),
     ...oneByOne(schema, { name, first, ifInside }, leaseSql, written),
-    // Ids that were seen before write nothing. A writer may read ids, and of the rest nothing.
+    // Ids that exist already write nothing. The writer role may read ids and no other columns.
     publishOnce: defineStatement(`sagabox.outbox.publish_once${name}`, publishOnceSql(unknown)),
-    /** For ids of a form that is never generated. */
+    /** For ids that cannot be generated ones. */
     publishNamed: defineStatement(`sagabox.outbox.publish_named${name}`, publishOnceSql("")),
     schedule: defineStatement(
       `sagabox.outbox.schedule${name}`,
@@ -162,7 +170,7 @@ function buildWriteStatements(schema: string, { name, first, ifInside, ids }: Op
                  from moment, unnest(${LISTS}, $${NEXT}::text::double precision[], $${NEXT + 1}::text::double precision[])
                       as listed (${NAMES}, delay_ms, at_ms)) as listed`,
     ),
-    // A scheduled message with an id of the caller's own.
+    // For scheduled messages with an id of the caller's own.
     reserveIds: defineStatement(`sagabox.outbox.reserve_ids${name}`, reserveOnlySql(unknown)),
     reserveNames: defineStatement(`sagabox.outbox.reserve_names${name}`, reserveOnlySql("")),
   };
@@ -170,14 +178,14 @@ function buildWriteStatements(schema: string, { name, first, ifInside, ids }: Op
 
 function movingStatements(schema: string) {
   return {
-    // In sorted order, so that two transactions with the same keys cannot deadlock here.
+    // Sorted, so that two transactions with common keys cannot deadlock here.
     lockStreams: defineStatement(
       "sagabox.outbox.lock_streams",
       `select pg_advisory_xact_lock(hashtextextended('sagabox.stream.' || stream, 0))
          from (select stream from unnest($1::text::text[]) as stream order by stream) as sorted`,
     ),
-    // The delete takes the transaction number, and only then is a seq drawn. By their place in the table rows are found
-    // without a plan: how many are due, and how many wait, makes no difference.
+    // The DELETE takes the transaction id, and only then a seq is drawn. Rows are found by ctid, so the plan
+    // does not depend on the size of the table.
     moveDue: defineStatement(
       "sagabox.outbox.move_due",
       `with turn as materialized (
@@ -216,8 +224,8 @@ function outboxRows(schema: string, lease: string): string {
 }
 
 /**
- * One message needs no lists: reading 22 arrays costs the server more than the two inserts. Neither does it need to be put
- * together and taken apart again, and what it does without need not be sent, read or checked.
+ * Statements for a single message. Decoding 22 arrays would cost the server more than the two inserts, and
+ * the columns that most messages leave empty are neither sent nor checked.
  */
 function oneByOne(
   schema: string,
@@ -225,7 +233,7 @@ function oneByOne(
   leased: (lane: string, stream: string, leaseMs: number) => string,
   written: string,
 ) {
-  // The sequence depends on the transaction's number, so that it is drawn after it.
+  // The sequence depends on the transaction id, so that it is drawn after it.
   const drawn = `drawn as materialized (
          select nextval(case when pg_current_xact_id() is not null then '${schema}.outbox_seq'::regclass end) as seq,
                 clock_timestamp() as at

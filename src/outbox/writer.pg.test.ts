@@ -5,17 +5,20 @@ import { pgDatabase, type Queryable } from "../storage/index.ts";
 import { postgres } from "../transports/postgres/index.ts";
 import { aMessage } from "../../test/support/messages.ts";
 
-/** Runs `work` while nobody can draw from the sequence; tells whether the waiting backend has its number by then. */
+/**
+ * Runs `work` while the sequence is locked. Returns whether the waiting backend has its transaction id by
+ * then.
+ */
 async function whileSequenceIsShut(
-  house: Relays,
+  harness: Relays,
   sequence: string,
   work: () => Promise<unknown>,
 ): Promise<boolean> {
-  const shut = await house.pool.connect();
+  const shut = await harness.pool.connect();
   await shut.query(`begin; alter sequence sagabox.${sequence} owned by none`);
   const done = work();
   const waiting = async () =>
-    house.rows<{ numbered: boolean }>(
+    harness.rows<{ numbered: boolean }>(
       `select backend_xid is not null as numbered from pg_stat_activity
         where datname = current_database() and wait_event_type = 'Lock'`,
     );
@@ -27,75 +30,75 @@ async function whileSequenceIsShut(
   return answer?.numbered === true;
 }
 
-test("rule 5: the first statement of a transaction has its transaction number before it draws a seq", async () => {
-  const house = await relays();
+test("rule 5: the first statement of a transaction takes its transaction id before it draws a seq", async () => {
+  const harness = await relays();
   const ways = {
-    one: () => house.publish(outgoing()),
-    several: () => house.publish(outgoing(), outgoing()),
-    ownId: () => house.publish(outgoing({ ownId: true })),
-    leased: () => house.optimistic().send(outgoing()),
-    severalLeased: () => house.optimistic().send(outgoing(), outgoing()),
+    one: () => harness.publish(outgoing()),
+    several: () => harness.publish(outgoing(), outgoing()),
+    ownId: () => harness.publish(outgoing({ ownId: true })),
+    leased: () => harness.optimistic().send(outgoing()),
+    severalLeased: () => harness.optimistic().send(outgoing(), outgoing()),
   };
   for (const [way, work] of Object.entries(ways)) {
-    expect([way, await whileSequenceIsShut(house, "outbox_seq", work)]).toEqual([way, true]);
+    expect([way, await whileSequenceIsShut(harness, "outbox_seq", work)]).toEqual([way, true]);
   }
 });
 
-test("rule 5: so have the deliveries of the Postgres transport, by the hop and by a publish of their own", async () => {
-  const house = await relays();
+test("rule 5: deliveries of the Postgres transport take their transaction id first too", async () => {
+  const harness = await relays();
   const transport = postgres();
-  const { database, observer } = house;
+  const { database, observer } = harness;
   const hop = transport.attach({ database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer });
-  await house.pool.query(
+  await harness.pool.query(
     `insert into sagabox.consumer_group (name) values ('g');
      insert into sagabox.subscription (topic, group_id) values ('events.order.placed', 1)`,
   );
   const signal = new AbortController().signal;
   const direct = () => transport.publish([aMessage()], { signal });
-  expect(await whileSequenceIsShut(house, "queue_seq", direct)).toBe(true);
-  await house.publish(outgoing());
-  const relayed = () => house.relay({ hop, transport }).start();
-  expect(await whileSequenceIsShut(house, "queue_seq", relayed)).toBe(true);
-  const leased = () => house.optimistic({ hop, transport }).send(outgoing());
-  expect(await whileSequenceIsShut(house, "queue_seq", leased)).toBe(true);
+  expect(await whileSequenceIsShut(harness, "queue_seq", direct)).toBe(true);
+  await harness.publish(outgoing());
+  const relayed = () => harness.relay({ hop, transport }).start();
+  expect(await whileSequenceIsShut(harness, "queue_seq", relayed)).toBe(true);
+  const leased = () => harness.optimistic({ hop, transport }).send(outgoing());
+  expect(await whileSequenceIsShut(harness, "queue_seq", leased)).toBe(true);
   await transport.close();
 });
 
-test("rule 5: in strict order the second writer of a key waits for the first to end, then comes after it", async () => {
-  const house = await relays();
-  const first = await house.database.begin();
-  await house.writer.write(first, [outgoing({ id: "first", key: "k", strict: true })]);
+test("rule 5: with strict order the second writer of a key waits for the first", async () => {
+  const harness = await relays();
+  const first = await harness.database.begin();
+  await harness.writer.write(first, [outgoing({ id: "first", key: "k", strict: true })]);
   let second = false;
-  const waiting = house
+  const waiting = harness
     .publish(outgoing({ id: "second", key: "k", strict: true }))
     .then(() => (second = true));
-  await until(async () => (await house.rows("select 1 from pg_locks where not granted")).length === 1);
-  await house.publish(outgoing({ id: "other", key: "other", strict: true }));
+  await until(async () => (await harness.rows("select 1 from pg_locks where not granted")).length === 1);
+  await harness.publish(outgoing({ id: "other", key: "other", strict: true }));
   expect(second).toBe(false);
   await first.commit();
   await waiting;
-  const order = await house.rows(
+  const order = await harness.rows(
     "select message_id from sagabox.outbox where message_id <> 'other' order by seq",
   );
   expect(order.map((row) => row["message_id"])).toEqual(["first", "second"]);
 });
 
 test("rule 5: writers of the same keys in opposite orders do not deadlock", async () => {
-  const house = await relays();
+  const harness = await relays();
   const keys = ["a", "b", "c", "d"];
   const write = (order: readonly string[]) =>
-    house.publish(...order.map((key) => outgoing({ key, strict: true })));
+    harness.publish(...order.map((key) => outgoing({ key, strict: true })));
   await Promise.all(Array.from({ length: 40 }, (_, n) => write(n % 2 === 0 ? keys : keys.toReversed())));
-  expect(await house.waiting()).toBe(160);
+  expect(await harness.waiting()).toBe(160);
 });
 
 test("A1: a message exists if and only if its transaction committed, savepoints included", async () => {
-  const house = await relays();
-  const gone = await house.database.begin();
-  await house.writer.write(gone, [outgoing({ id: "rolled back" })]);
+  const harness = await relays();
+  const gone = await harness.database.begin();
+  await harness.writer.write(gone, [outgoing({ id: "rolled back" })]);
   await gone.rollback();
-  const { scope } = house.optimistic({ optimistic: false });
-  const tx = await house.database.begin();
+  const { scope } = harness.optimistic({ optimistic: false });
+  const tx = await harness.database.begin();
   const own = scope(tx);
   await own.add(outgoing({ id: "before" }));
   await tx.query("savepoint s");
@@ -104,9 +107,11 @@ test("A1: a message exists if and only if its transaction committed, savepoints 
   await tx.query("rollback to savepoint s");
   await own.add(outgoing({ id: "after" }));
   own.handleCommit(await tx.commit(own.lastStatements()));
-  const ids = await house.rows("select message_id from sagabox.outbox order by seq");
+  const ids = await harness.rows("select message_id from sagabox.outbox order by seq");
   expect(ids.map((row) => row["message_id"])).toEqual(["before", "after"]);
-  expect(await house.rows("select 1 from sagabox.message where id in ('rolled back', 'inside')")).toEqual([]);
+  expect(await harness.rows("select 1 from sagabox.message where id in ('rolled back', 'inside')")).toEqual(
+    [],
+  );
 });
 
 test.each([
@@ -115,36 +120,36 @@ test.each([
 ])(
   "A1: a savepoint in %j is seen, and what was published in it is rolled back with it",
   async (make, undo) => {
-    const house = await relays();
-    const { scope } = house.optimistic({ optimistic: false });
-    const tx = await house.database.begin();
+    const harness = await relays();
+    const { scope } = harness.optimistic({ optimistic: false });
+    const tx = await harness.database.begin();
     const own = scope(tx);
     await own.add(outgoing({ id: "before" }));
     await tx.query(make);
     await own.add(outgoing({ id: "inside" }));
     await tx.query(undo);
     own.handleCommit(await tx.commit(own.lastStatements()));
-    const ids = await house.rows("select message_id from sagabox.outbox order by seq");
+    const ids = await harness.rows("select message_id from sagabox.outbox order by seq");
     expect(ids.map((row) => row["message_id"])).toEqual(["before"]);
   },
 );
 
-test("A3: an id used before writes nothing, also after the first was sent; twice in one call is once", async () => {
-  const house = await relays();
-  const tx = await house.database.begin();
+test("A3: a used id writes nothing, also after the first was sent, and only once per call", async () => {
+  const harness = await relays();
+  const tx = await harness.database.begin();
   const again = outgoing({ id: "mine", ownId: true });
-  expect(await house.writer.write(tx, [again, again])).toEqual(new Set(["mine"]));
+  expect(await harness.writer.write(tx, [again, again])).toEqual(new Set(["mine"]));
   await tx.commit();
-  await house.relay().start();
-  await house.drained();
-  const later = await house.database.begin();
-  expect(await house.writer.write(later, [again, outgoing({ id: "new", ownId: true })])).toEqual(
+  await harness.relay().start();
+  await harness.drained();
+  const later = await harness.database.begin();
+  expect(await harness.writer.write(later, [again, outgoing({ id: "new", ownId: true })])).toEqual(
     new Set(["new"]),
   );
   await later.commit();
-  await house.drained();
-  expect(house.transport.ids).toEqual(["mine", "new"]);
-  expect(house.observer.of("outbox.duplicate")).toMatchObject([{ id: "mine" }]);
+  await harness.drained();
+  expect(harness.transport.ids).toEqual(["mine", "new"]);
+  expect(harness.observer.of("outbox.duplicate")).toMatchObject([{ id: "mine" }]);
 });
 
 const GENERATED = "01932f2e-7b1a-7c3d-8e4f-0123456789ab";
@@ -152,44 +157,44 @@ const GENERATED = "01932f2e-7b1a-7c3d-8e4f-0123456789ab";
 test.each([
   ["sent at once", {}],
   ["for later", { schedule: { delayMs: 3_600_000, atMs: null } }],
-])("A3: the id that a message %s was given by us is used, too, today and on another day", async (_, wish) => {
-  const house = await relays();
-  await house.publish(outgoing({ id: GENERATED, ...wish }));
+])("A3: the generated id of a message %s counts as used, today and on other days", async (_, wish) => {
+  const harness = await relays();
+  await harness.publish(outgoing({ id: GENERATED, ...wish }));
   const again = (tx: Queryable) =>
-    house.writer.write(tx, [
+    harness.writer.write(tx, [
       outgoing({ id: GENERATED, ownId: true }),
       outgoing({ id: "new", ownId: true }),
       outgoing({ id: "later", ownId: true, schedule: { delayMs: 3_600_000, atMs: null } }),
     ]);
   const scheduled = outgoing({ id: GENERATED, ownId: true, schedule: { delayMs: 1, atMs: null } });
   for (const written of [["new", "later"], [], []]) {
-    const tx = await house.database.begin();
+    const tx = await harness.database.begin();
     expect(await again(tx)).toEqual(new Set(written));
-    expect(await house.writer.write(tx, [scheduled])).toEqual(new Set());
+    expect(await harness.writer.write(tx, [scheduled])).toEqual(new Set());
     await tx.commit();
-    await house.tamper("update sagabox.message set written_on = written_on - 1");
+    await harness.tamper("update sagabox.message set written_on = written_on - 1");
   }
-  const ids = await house.rows<{ id: string }>(
+  const ids = await harness.rows<{ id: string }>(
     "select id from sagabox.message union all select id from sagabox.scheduled order by id",
   );
   expect(ids.map(({ id }) => id)).toEqual([GENERATED, "later", "new"]);
 });
 
-test("A3: of two writers of one id at once the second waits, and writes if and only if the first is rolled back", async () => {
-  const house = await relays();
+test("A3: the second of two concurrent writers of an id waits, and writes only if the first is rolled back", async () => {
+  const harness = await relays();
   for (const [end, written] of [
     ["commit", []],
     ["rollback", ["rollback"]],
   ] as const) {
-    const [first, second] = [await house.database.begin(), await house.database.begin()];
+    const [first, second] = [await harness.database.begin(), await harness.database.begin()];
     const mine = [outgoing({ id: end, ownId: true })];
-    await house.writer.write(first, mine);
-    const waiting = house.writer.write(second, mine);
-    await until(async () => (await house.rows("select 1 from pg_locks where not granted")).length === 1);
+    await harness.writer.write(first, mine);
+    const waiting = harness.writer.write(second, mine);
+    await until(async () => (await harness.rows("select 1 from pg_locks where not granted")).length === 1);
     await first[end]();
     expect(await waiting).toEqual(new Set(written));
     await second.commit();
-    expect(await house.rows("select 1 from sagabox.message where id = $1", [end])).toHaveLength(1);
+    expect(await harness.rows("select 1 from sagabox.message where id = $1", [end])).toHaveLength(1);
   }
 });
 
@@ -200,28 +205,28 @@ test.each([
 ])(
   "A12: messages written together keep their order, however the server joins (hash %s, merge %s, loop %s)",
   async (hash, merge, loop) => {
-    const house = await relays();
-    await house.pool.query(
+    const harness = await relays();
+    await harness.pool.query(
       `do $$ begin execute format('alter database %I set enable_hashjoin = ${hash}', current_database());
                    execute format('alter database %I set enable_mergejoin = ${merge}', current_database());
                    execute format('alter database %I set enable_nestloop = ${loop}', current_database()); end $$;
        insert into sagabox.consumer_group (name) values ('g');
        insert into sagabox.subscription (topic, group_id) values ('events.order.placed', 1)`,
     );
-    const pool = new pg.Pool({ connectionString: house.url, max: 5 });
+    const pool = new pg.Pool({ connectionString: harness.url, max: 5 });
     onTestFinished(() => pool.end());
     const database = pgDatabase(pool);
     const ids = Array.from({ length: 40 }, (_, n) => `m${n}`);
     const tx = await database.begin();
-    await house.writer.write(
+    await harness.writer.write(
       tx,
       ids.map((id) => outgoing({ id, key: "k", ownId: true })),
     );
     await tx.commit();
-    const written = await house.rows("select message_id from sagabox.outbox order by seq");
+    const written = await harness.rows("select message_id from sagabox.outbox order by seq");
     expect(written.map((row) => row["message_id"])).toEqual(ids);
     const transport = postgres();
-    const home = { database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer: house.observer };
+    const home = { database, schema: "sagabox", channel: "c", leaseMs: 5_000, observer: harness.observer };
     const hop = transport.attach(home);
     await transport.publish(
       ids.map((id) => aMessage({ id: `d${id}`, key: "k" })),
@@ -229,7 +234,7 @@ test.each([
         signal: new AbortController().signal,
       },
     );
-    const places = await house.rows<{ lane: number; seq: string }>(
+    const places = await harness.rows<{ lane: number; seq: string }>(
       "select lane, seq from sagabox.outbox order by seq",
     );
     const list = (values: readonly (string | number)[]) => `{${values.join(",")}}`;
@@ -239,7 +244,7 @@ test.each([
       list(written.map((row) => String(row["message_id"]))),
       "sender",
     ]);
-    const queued = await house.rows("select message_id from sagabox.queue order by seq");
+    const queued = await harness.rows("select message_id from sagabox.queue order by seq");
     expect(queued.map((row) => row["message_id"])).toEqual([...ids.map((id) => `d${id}`), ...ids]);
     await transport.close();
   },

@@ -13,7 +13,7 @@ export interface WrittenRow {
   readonly written_at: string;
 }
 
-/** A message that this process may send itself, because its row is leased to us. */
+/** A message that this process may send, because its row is leased to it. */
 export interface LeasedMessage {
   readonly lane: number;
   readonly seq: number;
@@ -29,15 +29,15 @@ export interface PreparedWrite {
 type WriteSql = Omit<ReturnType<typeof guardedStatements>, "takeNumber" | "hasNumber">;
 
 interface NewId {
-  /** Null where none was new. */
+  /** Null if no id was new. */
   readonly id: string | null;
 }
 
-/** What one statement writes at most: its parameters are in memory several times, here and at the server. */
+/** Limits of one statement: its parameters exist several times in memory, here and at the server. */
 const MAX_MESSAGES = 1_000;
 const MAX_CHARACTERS = 4_000_000;
 
-/** Adds up messages until one statement should write them. */
+/** Gathers messages until one statement should write them. */
 export class WriteBatch {
   readonly #outgoing: Outgoing[] = [];
   #characters = 0;
@@ -51,7 +51,7 @@ export class WriteBatch {
     this.#characters += outgoing.message.data.length;
   }
 
-  /** Returns its messages and begins anew. */
+  /** Returns its messages and empties itself. */
   take(): Outgoing[] {
     this.#characters = 0;
     return this.#outgoing.splice(0);
@@ -70,9 +70,9 @@ export class OutboxWriter {
     this.#observer = observer;
   }
 
-  /** Writes now and tells which ids were new. */
-  async write(tx: Queryable, asked: readonly Outgoing[]): Promise<ReadonlySet<string>> {
-    const outgoing = dropDuplicates(asked);
+  /** Writes messages immediately and returns the ids that were new. */
+  async write(tx: Queryable, messages: readonly Outgoing[]): Promise<ReadonlySet<string>> {
+    const outgoing = dropDuplicates(messages);
     await this.#lock(tx, outgoing);
     const written = new Set(outgoing.map((one) => one.message.id));
     const later = outgoing.filter((one) => one.schedule !== null);
@@ -87,12 +87,15 @@ export class OutboxWriter {
     return written;
   }
 
-  /** For others who write into a transaction of the caller's. */
+  /** Throws NotInTransactionError if the caller's transaction has ended. For other rooms that write in it. */
   async assertInside(tx: Queryable): Promise<void> {
     if (tx.borrowed === true) await assertInside(tx, this.#guarded);
   }
 
-  /** Writes now, leased to this process where that may be; the caller says later that it has committed. One statement. */
+  /**
+   * Writes messages immediately, in one statement, leased to this process if possible. The caller reports
+   * later that it has committed.
+   */
   async writeLeased(tx: Queryable, outgoing: readonly Outgoing[], leaseMs: number): Promise<LeasedMessage[]> {
     const rows = await this.#run<WrittenRow>(tx, prepareLeasedWrite(this.#sqlFor(tx), outgoing, leaseMs));
     const leased = leasedMessages(outgoing, rows);
@@ -100,7 +103,7 @@ export class OutboxWriter {
     return leased;
   }
 
-  /** For the last statement of a transaction we own: sent together with its COMMIT. */
+  /** Prepares the last statement of a transaction we own, which is sent together with its COMMIT. */
   prepare(outgoing: readonly Outgoing[]): PreparedWrite {
     return prepareWrite(this.#sql, outgoing);
   }
@@ -144,9 +147,9 @@ export class OutboxWriter {
     return (await tx.run<R>(write.statement, write.params)).rows;
   }
 
-  #keepOnly(rows: readonly NewId[], asked: readonly Outgoing[], written: Set<string>): void {
+  #keepOnly(rows: readonly NewId[], outgoing: readonly Outgoing[], written: Set<string>): void {
     const fresh = new Set(rows.map((row) => row.id));
-    for (const { message } of asked) {
+    for (const { message } of outgoing) {
       if (fresh.has(message.id)) continue;
       written.delete(message.id);
       const { id, type, traceparent, sagaId } = message;
@@ -162,7 +165,7 @@ export class OutboxWriter {
   }
 }
 
-/** One of the caller's own ids that may be that of an earlier message of ours. */
+/** Returns true for an id of the caller that may equal one generated for an earlier message. */
 function mayBeGenerated({ ownId, message }: Outgoing): boolean {
   return ownId && isGeneratedId(message.id);
 }
@@ -195,18 +198,21 @@ function* splitIntoBatches(outgoing: readonly Outgoing[]): Generator<Outgoing[]>
   if (rest.length > 0) yield rest;
 }
 
-/** Of several with one id the first, in its place. */
-function dropDuplicates(asked: readonly Outgoing[]): Outgoing[] {
+/** Keeps the first of several messages with one id. */
+function dropDuplicates(outgoing: readonly Outgoing[]): Outgoing[] {
   const seen = new Set<string>();
-  return asked.filter(({ message: { id } }) => !seen.has(id) && seen.add(id));
+  return outgoing.filter(({ message: { id } }) => !seen.has(id) && seen.add(id));
 }
 
-/** Whether a message can be written by the statement that leases: no id to look up, no lock to take, due at once. */
+/**
+ * Returns true if the leasing statement can write the message: no id to look up, no lock to take, due
+ * immediately.
+ */
 export function canLease(outgoing: Outgoing): boolean {
   return !outgoing.ownId && !outgoing.strict && outgoing.schedule === null;
 }
 
-/** Joins what was asked for with what the database answered. */
+/** Joins written messages with the rows that the database returned, and keeps the leased ones. */
 export function leasedMessages(outgoing: readonly Outgoing[], rows: readonly WrittenRow[]): LeasedMessage[] {
   const byId = new Map(rows.map((row) => [row.id, row]));
   return outgoing.flatMap((one) => {
@@ -223,11 +229,13 @@ function expiry(writtenAt: string, ttlMs: number): string {
 }
 
 /**
- * Runs a guarded write in a transaction that somebody else ends. A statement that nobody awaited may arrive behind their ROLLBACK,
- * where it would be a transaction of its own and stay. The server alone knows: a transaction that has written has a number.
+ * Runs a guarded write in a transaction of the caller. A statement that the caller did not await may arrive
+ * after the caller's ROLLBACK, where it would be a transaction of its own and stay. Only the server knows: a
+ * transaction that has written has a transaction id.
  *
- * One trip, as without the guard. Two more where the message is the first thing that its transaction writes: there is no number
- * yet, so one is taken and the write is repeated. Whoever finds none again was not inside a transaction. Where the driver knows that it is outside of one, it is not tried: the connection may be somebody else's by now.
+ * This takes one round trip, and two more if the message is the first write of its transaction: then an id is
+ * taken and the write is repeated. If it finds no id again, it was outside of a transaction. If the driver
+ * knows that the transaction has ended, no retry is made: another caller may use the connection by now.
  */
 async function runBorrowed<R>(
   tx: Queryable,
@@ -237,13 +245,13 @@ async function runBorrowed<R>(
   const first = await tx.run<R>(statement, params);
   if (first.rowCount > 0) return first.rows;
   if (tx.isOpen?.() === false) throw transactionEnded();
-  await tx.run(takeNumber); // one after the other: a driver may refuse a question before the last was answered
+  await tx.run(takeNumber); // awaited: a driver may refuse concurrent queries
   const second = await tx.run<R>(statement, params);
   if (second.rowCount > 0) return second.rows;
   throw transactionEnded();
 }
 
-/** Refuses what is not inside a transaction any more, for whoever writes there without a guard of its own. */
+/** Throws if the transaction has ended. For writes without a guard of their own. */
 async function assertInside(
   tx: Queryable,
   { takeNumber, hasNumber }: { readonly takeNumber: Statement; readonly hasNumber: Statement },
@@ -255,7 +263,7 @@ async function assertInside(
 
 function transactionEnded(): NotInTransactionError {
   return new NotInTransactionError(
-    "The transaction had ended before this reached it, so nothing was written. " +
+    "The transaction ended before this statement reached it, so nothing was written. " +
       "Await every publish and start before COMMIT or ROLLBACK, and before the function of sql.begin returns or throws.",
   );
 }

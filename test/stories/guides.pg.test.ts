@@ -115,7 +115,7 @@ test("a bus before a broker pauses a topic that is full there, and refuses the l
   );
   expect(bus.metrics()).toContain('transport_paused{topic="events.guide.order.placed"} 1');
   expect(() => publishing.busBeforeABroker(pool, new MemoryTransport())).toThrow(
-    "does not tell how much waits",
+    "does not report how many messages wait",
   );
 });
 

@@ -22,7 +22,7 @@ async function setup(overflow: OverflowOptions) {
 const to = (topic: string, delayMs?: number) =>
   anOutgoing({ message: { topic }, ...(delayMs === undefined ? {} : { delayMs }) });
 
-test("A16: without a limit nothing is counted and everything passes", async () => {
+test("A16: without a limit everything is admitted and nothing is counted", async () => {
   const unreachable = { session: () => Promise.reject(new Error("asked")) };
   const admission = new Admission({
     schema: "sagabox",
@@ -56,7 +56,7 @@ test("A16: a full topic refuses with depth, limit and remedy; other topics and s
   expect(observer.of("outbox.refused")).toEqual([{ topic: "events.full", policy: "refuse", depth: 20 }]);
 });
 
-test("A16: under the policy to drop only messages of the full topic are left out, and each is told", async () => {
+test("A16: the policy drop drops only messages of the full topic and emits an event for each", async () => {
   const { admission, fill, observer } = await setup({ maxPending: 5, policy: "drop" });
   await fill(5, "events.full");
   const kept = await admission.admit([to("events.full"), to("events.roomy"), to("events.full")]);
@@ -69,7 +69,7 @@ test("A16: under the policy to drop only messages of the full topic are left out
   expect(await admission.admit(counted)).toEqual(counted);
 });
 
-test("A16: under the policy to wait one waits before BEGIN until the topic has drained below its limit", async () => {
+test("A16: the policy wait waits before BEGIN until the topic is below its limit", async () => {
   const { admission, fill, rows, observer } = await setup({ maxPending: 10, policy: "wait" });
   await fill(10, "events.full");
   let waiting = true;
@@ -81,20 +81,20 @@ test("A16: under the policy to wait one waits before BEGIN until the topic has d
   expect(observer.of("outbox.refused")).toHaveLength(1);
 });
 
-test("A16: who waits in vain is told so after the timeout, who is aborted at once", async () => {
+test("A16: waiting ends with an error after the timeout, or at once when aborted", async () => {
   const { admission, fill } = await setup({ maxPending: 3, policy: "wait", timeout: 20 });
   await fill(3, "events.full");
   await expect(admission.admitBefore(["events.full"])).rejects.toMatchObject({
     code: "OUTBOX_FULL",
     depth: 3,
     limit: 3,
-    message: expect.stringContaining("Waited in vain") as string,
+    message: expect.stringContaining("Timed out while waiting") as string,
   });
   const reason = new Error("changed my mind");
   await expect(admission.admitBefore(["events.full"], AbortSignal.abort(reason))).rejects.toBe(reason);
 });
 
-test("A16: the depth of a topic in a deep backlog is estimated from a part of it", async () => {
+test("A16: the depth of a large backlog is estimated from a sample", async () => {
   const { admission, rows } = await setup({ maxPending: 20_000 });
   await rows(`insert into sagabox.outbox (lane, seq, topic, type, message_id, written_on, due_at)
     select n % 256, n, case when n % 4 = 0 then 'events.quarter' else 'events.rest' end, 'order.placed', 'm-' || n,
@@ -106,7 +106,7 @@ test("A16: the depth of a topic in a deep backlog is estimated from a part of it
   expect(refusal.depth).toBeLessThan(36_000);
 });
 
-test("nobody is turned away because the messages cannot be counted", async () => {
+test("messages are admitted if they cannot be counted", async () => {
   const { admission, fill, rows } = await setup({ maxPending: 1 });
   await fill(5, "events.full");
   await rows("alter table sagabox.outbox rename to elsewhere");

@@ -8,22 +8,22 @@ const depths = new Map([
 ]);
 const limit = { maxPending: 100, policy: "refuse" } as const;
 
-test("A16: below the limit everything is admitted, also topics nobody has seen", () => {
+test("A16: below the limit everything is admitted, including unknown topics", () => {
   expect(decideAdmission(["roomy", "new"], depths, limit)).toEqual({ kind: "admit" });
 });
 
-test("A16: at the limit the answer names topic, depth and limit", () => {
+test("A16: at the limit the verdict names topic, depth and limit", () => {
   expect(decideAdmission(["roomy", "full"], depths, limit)).toEqual({
     kind: "refuse",
     overflow: { topic: "full", depth: 100, limit: 100 },
   });
 });
 
-test("A16: inside a transaction nobody waits, so the policy to wait refuses too", () => {
+test("A16: inside a transaction the policy wait refuses too", () => {
   expect(decideAdmission(["full"], depths, { ...limit, policy: "wait" })).toMatchObject({ kind: "refuse" });
 });
 
-test("A16: the policy to drop names the full topics and leaves the others alone", () => {
+test("A16: the policy drop names the full topics only", () => {
   const verdict = decideAdmission(["full", "roomy"], depths, { ...limit, policy: "drop" });
   expect(verdict).toEqual({
     kind: "drop",
@@ -31,7 +31,7 @@ test("A16: the policy to drop names the full topics and leaves the others alone"
   });
 });
 
-test("a depth is exact when all was read, inferred from a part otherwise, and never from a handful of rows", () => {
+test("a depth is exact if the table was read, else extrapolated, but never from a few rows", () => {
   expect(estimate({ topic: "t", seen: 7, percent: 100 })).toBe(7);
   expect(estimate({ topic: "t", seen: 400, percent: 2 })).toBe(20_000);
   expect(estimate({ topic: "t", seen: 9, percent: 2 })).toBe(9);

@@ -9,12 +9,12 @@ import { type DepthByTopic, Depths } from "./depths.ts";
 
 interface Overflow {
   readonly topic: string;
-  /** An estimate, at most a second old. */
+  /** An estimate, at most one second old. */
   readonly depth: number;
   readonly limit: number;
 }
 
-/** Nothing was written. Try later, or look at why the messages of this topic are not sent. */
+/** Thrown when a topic has too many waiting messages. Nothing was written. */
 export class OutboxFullError extends SagaboxError<"OUTBOX_FULL"> {
   readonly topic: string;
   readonly depth: number;
@@ -40,7 +40,7 @@ Object.defineProperty(OutboxFullError.prototype, "name", {
 export interface AdmissionOptions {
   readonly database: Database;
   readonly schema: string;
-  /** Null: everything is admitted and nothing is counted. */
+  /** Null admits everything and counts nothing. */
   readonly overflow: OutboxSettings["overflow"];
   readonly observer: Observer;
 }
@@ -51,10 +51,13 @@ export type AdmissionVerdict =
   | { readonly kind: "drop"; readonly full: ReadonlyMap<string, Overflow> };
 
 const LOOK_AGAIN_MS = 250;
-/** Who waits goes on below this share of the limit, so that the line does not start and stop with every message. */
+/**
+ * A waiting caller continues below this share of the limit, so that it does not stop again after each
+ * message.
+ */
 const RESUME_AT = 0.9;
 
-/** Pure: what happens to messages for these topics inside a transaction, where nobody may wait. */
+/** Pure: decides about messages for these topics inside a transaction, where waiting is not possible. */
 export function decideAdmission(
   topics: readonly string[],
   depths: DepthByTopic,
@@ -66,7 +69,7 @@ export function decideAdmission(
   return policy === "drop" ? { kind: "drop", full } : { kind: "refuse", overflow: first };
 }
 
-/** Keeps a topic that is not drained from growing without end. Other topics are not touched. */
+/** Limits the number of waiting messages per topic. */
 export class Admission {
   readonly #options: AdmissionOptions;
   readonly #depths: Depths;
@@ -80,7 +83,10 @@ export class Admission {
     return this.#options.overflow !== null;
   }
 
-  /** Returns those that may be written; throws OUTBOX_FULL unless the policy is to drop. Scheduled ones do not count. */
+  /**
+   * Returns the messages that may be written. Throws OUTBOX_FULL unless the policy is "drop". Scheduled
+   * messages are always admitted.
+   */
   async admit(outgoing: readonly Outgoing[]): Promise<readonly Outgoing[]> {
     const { overflow } = this.#options;
     if (overflow === null) return outgoing;
@@ -89,10 +95,13 @@ export class Admission {
     const verdict = decideAdmission(topics, await this.#depths.now(), overflow);
     if (verdict.kind === "admit") return outgoing;
     if (verdict.kind === "refuse") throw this.#refuse(verdict.overflow, remedies[overflow.policy]);
-    return outgoing.filter((one) => this.#mayStay(one, verdict.full));
+    return outgoing.filter((one) => this.#isAdmitted(one, verdict.full));
   }
 
-  /** Under the policy "wait", waits until the topics have room. Only for use before BEGIN. */
+  /**
+   * Under the policy "wait", waits until the topics have room, or throws OUTBOX_FULL after the timeout. Only
+   * for use before BEGIN.
+   */
   async admitBefore(topics: readonly string[], signal?: AbortSignal): Promise<void> {
     const { overflow } = this.#options;
     if (overflow?.policy !== "wait") return;
@@ -119,7 +128,7 @@ export class Admission {
     return new OutboxFullError(overflow, remedy);
   }
 
-  #mayStay({ message, schedule }: Outgoing, full: ReadonlyMap<string, Overflow>): boolean {
+  #isAdmitted({ message, schedule }: Outgoing, full: ReadonlyMap<string, Overflow>): boolean {
     const { topic } = message;
     const overflow = full.get(topic);
     if (schedule !== null || overflow === undefined || isAwaited(message)) return true;
@@ -128,7 +137,10 @@ export class Admission {
   }
 }
 
-/** Somebody counts on it: a saga on its command, whoever asked on the reply. Dropped, both could only time out. */
+/**
+ * Returns true for commands of sagas and for replies: if one were dropped, the saga or the requester could
+ * only time out.
+ */
 function isAwaited({ kind, type, sagaId }: Outgoing["message"]): boolean {
   return type === REPLY || (kind === "command" && sagaId !== null);
 }
@@ -136,11 +148,11 @@ function isAwaited({ kind, type, sagaId }: Outgoing["message"]): boolean {
 const REPLY = replyContract("replies.any").name;
 
 const FIND_OUT = "Find out why they are not sent (is a relay running, is the broker up?)";
-const TIMED_OUT = `Waited in vain for room. ${FIND_OUT}, or raise outbox.overflow.timeout or .maxPending.`;
+const TIMED_OUT = `Timed out while waiting for room. ${FIND_OUT}, or raise outbox.overflow.timeout or .maxPending.`;
 
 const remedies: Readonly<Record<OverflowPolicy, string>> = {
   refuse: `Nothing was written. ${FIND_OUT}, try again later, or raise outbox.overflow.maxPending.`,
-  wait: `Nothing was written: inside a transaction nobody may wait. Call bus.admit() before BEGIN. ${FIND_OUT}.`,
+  wait: `Nothing was written, because waiting is not possible inside a transaction. Call bus.admit() before BEGIN. ${FIND_OUT}.`,
   drop: "",
 };
 

@@ -10,7 +10,7 @@ export interface BacklogSize {
 }
 
 export interface DeadLetterCount {
-  /** `outbox` for those that could not be sent. */
+  /** `outbox` for messages that could not be sent. */
   readonly consumer: string;
   readonly type: string;
   readonly count: number;
@@ -23,7 +23,10 @@ interface BacklogRow {
   readonly unowned: number;
 }
 
-/** How much is waiting, estimated cheaply; how long its oldest message has waited; dead letters and lanes that nobody has. */
+/**
+ * Measures the backlog: waiting messages (an estimate), the age of the oldest one, open dead letters, and
+ * lanes without an owner.
+ */
 export async function measureBacklog(database: Database, schema: string): Promise<BacklogSize> {
   const { backlog } = depthStatements(quoteSchema(schema));
   const { rows } = await database.run<BacklogRow>(backlog);
@@ -36,17 +39,19 @@ export async function measureBacklog(database: Database, schema: string): Promis
   };
 }
 
-/** How much waits in the queue for the slowest group of each topic, where PostgreSQL carries the messages. */
+/**
+ * Estimates per topic how many messages wait in the queue of the Postgres transport for their slowest group.
+ */
 export async function measureQueue(database: Database, schema: string): Promise<ReadonlyMap<string, number>> {
   const { rows } = await database.run<SampledTopic>(depthStatements(quoteSchema(schema)).queued);
   return new Map(rows.map((row) => [row.topic, estimate(row)]));
 }
 
-/** The groups with the most open dead letters, at most fifty. */
+/** Returns the consumers and types with the most open dead letters, at most fifty. */
 export async function measureDeadLetters(
   database: Database,
   schema: string,
 ): Promise<readonly DeadLetterCount[]> {
-  const { rows } = await database.run<DeadLetterCount>(depthStatements(quoteSchema(schema)).letters);
+  const { rows } = await database.run<DeadLetterCount>(depthStatements(quoteSchema(schema)).deadLetters);
   return rows;
 }

@@ -4,9 +4,9 @@ import { Destinations } from "../destinations.ts";
 import { outboxSettings } from "../options.ts";
 import { DepthWatch } from "./depth-watch.ts";
 
-test("A16, P-04: a full queue at the broker pauses its own topic only, uncharged, and goes on when it is drained", async () => {
-  const house = await relays();
-  const { transport, observer } = house;
+test("A16, P-04: a full broker queue pauses only its topic, without counting attempts, until it is drained", async () => {
+  const harness = await relays();
+  const { transport, observer } = harness;
   const settings = outboxSettings({ brokerDepth: { limit: 200, resumeAt: 50, every: 10 } });
   const destinations = new Destinations({ breaker: settings.breaker, observer });
   let taken = 0;
@@ -23,10 +23,10 @@ test("A16, P-04: a full queue at the broker pauses its own topic only, uncharged
   const watch = new DepthWatch({ transport, destinations, limits, consumed: () => [], observer });
   onTestFinished(() => watch.stop());
   await watch.start();
-  await house.relay({ destinations, batchSize: 100 }).start();
-  const { send } = house.optimistic({ destinations });
+  await harness.relay({ destinations, batchSize: 100 }).start();
+  const { send } = harness.optimistic({ destinations });
   const write = (topic: string, from: number, count: number) =>
-    house.publish(
+    harness.publish(
       ...Array.from({ length: count }, (_, n) =>
         outgoing({ id: `${topic}-${from + n}`, topic, key: `${topic}-${n % 20}` }),
       ),
@@ -40,7 +40,7 @@ test("A16, P-04: a full queue at the broker pauses its own topic only, uncharged
   await until(() => transport.published.filter(({ topic }) => topic === "quick").length === 1_000);
   expect(waiting()).toBeLessThanOrEqual(250);
   expect(transport.ids).not.toContain("eager");
-  expect(await house.rows("select max(attempts)::int as attempts from sagabox.outbox")).toEqual([
+  expect(await harness.rows("select max(attempts)::int as attempts from sagabox.outbox")).toEqual([
     { attempts: 0 },
   ]);
 
@@ -49,7 +49,7 @@ test("A16, P-04: a full queue at the broker pauses its own topic only, uncharged
     20,
   );
   onTestFinished(() => clearInterval(consumed));
-  await house.drained();
+  await harness.drained();
   expect(new Set(transport.ids).size).toBe(3_251);
   expect(transport.ids).toHaveLength(3_251);
   expect(observer.of("destination.resumed").length).toBeGreaterThanOrEqual(1);

@@ -38,11 +38,11 @@ test.each([
   expect(depthVerdict(depth, paused, limits)).toBe(verdict);
 });
 
-test("A16: only topics something was sent to are asked about, and only the full one is paused", async () => {
+test("A16: depths are read for topics with recent sends, and only the full one is paused", async () => {
   const { observer, transport, destinations, watch } = setup();
-  const asked: string[][] = [];
+  const requested: string[][] = [];
   transport.depths = (topics) => {
-    asked.push([...topics]);
+    requested.push([...topics]);
     return Promise.resolve(
       new Map([
         ["full", 100],
@@ -60,10 +60,10 @@ test("A16: only topics something was sent to are asked about, and only the full 
     false,
     "all",
   ]);
-  expect(asked).toContainEqual(["full", "fine"]);
+  expect(requested).toContainEqual(["full", "fine"]);
 });
 
-test("A16: a broker that no longer tells does not keep a topic paused for ever", async () => {
+test("A16: a topic is resumed when the broker stops reporting depths", async () => {
   const { observer, transport, destinations, watch } = setup();
   transport.depths = () => Promise.resolve(new Map([["t", 500]]));
   destinations.recordAnswer("t");
@@ -74,7 +74,7 @@ test("A16: a broker that no longer tells does not keep a topic paused for ever",
   expect(observer.of("depth.unknown").map(({ failures }) => failures)).toEqual([1, 2, 3, 4, 5]);
 });
 
-test("A16: a topic that the broker leaves out is unknown, not empty: told of later, it is still paused", async () => {
+test("A16: a topic the broker omits stays paused", async () => {
   const { observer, transport, destinations, watch } = setup();
   const answers = [new Map([["t", 500]]), new Map(), new Map(), new Map([["t", 60]]), new Map([["t", 50]])];
   transport.depths = () => Promise.resolve(answers.shift() ?? new Map());
@@ -85,7 +85,7 @@ test("A16: a topic that the broker leaves out is unknown, not empty: told of lat
   expect(observer.of("depth.unknown").map(({ failures }) => failures)).toEqual([1, 2]);
 });
 
-test("A16: a topic the broker says nothing about any more goes on after some looks, and is never paused by them", async () => {
+test("A16: a topic without a depth is resumed after several reads", async () => {
   const { observer, transport, destinations, watch } = setup();
   const answers = [new Map([["t", 500]])];
   transport.depths = () => Promise.resolve(answers.shift() ?? new Map());
@@ -97,7 +97,7 @@ test("A16: a topic the broker says nothing about any more goes on after some loo
   expect(observer.of("destination.paused").map(({ topic }) => topic)).toEqual(["t"]);
 });
 
-test("a transport that cannot tell is refused when the limit is given", () => {
+test("a limit is refused if the transport reports no depths", () => {
   const { observer, destinations } = setup();
   const { depths: _, ...mute } = new ScriptedTransport();
   const transport = { ...mute, name: "mute" } as unknown as ScriptedTransport;
@@ -106,46 +106,51 @@ test("a transport that cannot tell is refused when the limit is given", () => {
   );
 });
 
-test("a topic nothing is sent to any more is asked about until it is empty, so that its gauge comes down", async () => {
+test("an idle topic is read until it is empty, so that its metric drops to zero", async () => {
   const { observer, transport, clock, destinations, watch } = setup({ limits: null });
   const depths = [12_000, 700, 0];
-  const asked: string[][] = [];
+  const requested: string[][] = [];
   transport.depths = (topics) => {
-    asked.push([...topics]);
-    clock.nowMs += 120_000; // longer than what was sent counts as recent
+    requested.push([...topics]);
+    clock.nowMs += 120_000; // more than RECENT_MS
     const depth = depths.shift() ?? 0;
     if (depth === 0) destinations.recordAnswer("next");
     return Promise.resolve(new Map(topics.map((topic) => [topic, depth])));
   };
   destinations.recordAnswer("t");
   await watch.start();
-  const told = await observer.until("depth.measured", 4);
-  expect(told.map(({ topic, depth }) => `${topic} ${depth}`)).toEqual(["t 12000", "t 700", "t 0", "next 0"]);
-  expect(asked.slice(0, 4)).toEqual([["t"], ["t"], ["t"], ["next"]]);
+  const measured = await observer.until("depth.measured", 4);
+  expect(measured.map(({ topic, depth }) => `${topic} ${depth}`)).toEqual([
+    "t 12000",
+    "t 700",
+    "t 0",
+    "next 0",
+  ]);
+  expect(requested.slice(0, 4)).toEqual([["t"], ["t"], ["t"], ["next"]]);
 });
 
-test("without a limit the depth is shown all the same, and nothing is paused however much waits", async () => {
-  const { observer, transport, destinations, watch } = setup({ limits: null, consumed: ["heard"] });
+test("without a limit depths are emitted, and nothing is paused", async () => {
+  const { observer, transport, destinations, watch } = setup({ limits: null, consumed: ["consumed"] });
   transport.depths = (topics) => Promise.resolve(new Map(topics.map((topic) => [topic, 1_000_000])));
   destinations.recordAnswer("sent");
   await watch.start();
-  const told = await observer.until("depth.measured", 4);
-  expect(told.slice(0, 2)).toEqual([
+  const measured = await observer.until("depth.measured", 4);
+  expect(measured.slice(0, 2)).toEqual([
     { topic: "sent", depth: 1_000_000 },
-    { topic: "heard", depth: 1_000_000 },
+    { topic: "consumed", depth: 1_000_000 },
   ]);
   expect(destinations.listPaused()).toEqual([]);
 });
 
-test("a topic that is only consumed here is shown, never paused", async () => {
-  const { observer, transport, destinations, watch } = setup({ consumed: ["heard"] });
+test("a topic that is only consumed here is emitted, never paused", async () => {
+  const { observer, transport, destinations, watch } = setup({ consumed: ["consumed"] });
   transport.depths = (topics) => Promise.resolve(new Map(topics.map((topic) => [topic, 500])));
   await watch.start();
   await observer.until("depth.measured", 3);
   expect([destinations.listPaused(), observer.of("destination.paused")]).toEqual([[], []]);
 });
 
-test("a depth the broker no longer tells disappears after some looks, of one topic or of all", async () => {
+test("the metric disappears when the broker stops reporting depths, of one topic or of all", async () => {
   const { observer, transport, destinations, watch } = setup();
   const answers = [
     new Map([

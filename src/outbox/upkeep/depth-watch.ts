@@ -11,25 +11,31 @@ type Limits = NonNullable<OutboxSettings["brokerDepth"]>;
 export interface DepthWatchOptions {
   readonly transport: Transport;
   readonly destinations: Destinations;
-  /** Null when nothing is to be paused: then the figures are only shown. */
+  /** Null: no topic is paused, and depths are only emitted. */
   readonly limits: Limits | null;
-  /** Topics that are consumed here: how much waits in them is asked whoever sends to them. */
+  /** Topics that this process consumes. Their depth is always read. */
   readonly consumed: () => readonly string[];
-  /** How often the broker is asked without limits. Default 30 000. */
+  /** How often depths are read without limits, in milliseconds. Default 30,000. */
   readonly shownEveryMs?: number;
   readonly observer: Observer;
 }
 
-/** Topics nothing was sent to for longer than this are asked about only until they are empty. */
+/** Topics without sends for longer than this are read only until they are empty, in milliseconds. */
 const RECENT_MS = 60_000;
-/** How often, where nothing depends on it but a gauge. */
+/** Interval of reads that only feed the metric, in milliseconds. */
 const EMIT_EVERY_MS = 30_000;
 const MAX_BACKOFF_MS = 300_000;
 const MAX_MEASURE_MS = 5_000;
-/** After this many looks in vain paused topics go on, and nothing is shown: not knowing must not stop messages. */
+/**
+ * After this many failed reads paused topics are resumed and the metric is removed: an unknown depth must not
+ * stop messages.
+ */
 const PATIENCE = 5;
 
-/** Pure. Between the two bounds everything stays as it is, so that a topic does not start and stop with every look. */
+/**
+ * Pure: compares a depth with the limits. Between the two limits nothing changes, so that a topic does not
+ * alternate with each read.
+ */
 export function depthVerdict(
   depth: number,
   paused: boolean,
@@ -40,17 +46,17 @@ export function depthVerdict(
 }
 
 /**
- * Asks the broker now and then how much waits there, for the gauge and for those who are called when consumers fall
- * behind. With limits it also pauses a topic that is full until it has been drained.
+ * Reads the depth of topics from the broker at intervals, for the metric and alerts on slow consumers. With
+ * limits it also pauses a full topic until it is drained.
  */
 export class DepthWatch implements Service {
   readonly #options: DepthWatchOptions;
   readonly #loop: Loop;
-  /** Topics in which something was left when the broker told last. */
+  /** Topics that were not empty at the last read. */
   readonly #filled = new Set<string>();
-  /** Topics whose depth is in the gauge. */
+  /** Topics whose depth is in the metric. */
   readonly #emitted = new Set<string>();
-  /** How often in a row nothing was told about a topic that is paused or shown. */
+  /** Number of reads in a row without a depth, per paused or emitted topic. */
   readonly #missedReadings = new Map<string, number>();
   #isFirst = true;
 
@@ -61,8 +67,8 @@ export class DepthWatch implements Service {
     const everyMs = limits?.everyMs ?? shownEveryMs;
     this.#loop = new Loop({
       step: async () => {
-        // At the start nothing has been sent, and consumers are only about to subscribe.
-        if (!this.#isFirst) await this.#look();
+        // Skips the first read: nothing has been sent yet, and consumers are about to subscribe.
+        if (!this.#isFirst) await this.#readDepths();
         this.#isFirst = false;
         return everyMs;
       },
@@ -80,13 +86,13 @@ export class DepthWatch implements Service {
     return this.#loop.stop();
   }
 
-  async #look(): Promise<void> {
+  async #readDepths(): Promise<void> {
     const { destinations, transport, consumed } = this.#options;
     const sent = new Set([...destinations.listAnswered(RECENT_MS), ...destinations.listPaused()]);
     const topics = [...new Set([...sent, ...consumed(), ...this.#filled])];
     if (topics.length === 0) return;
-    const asked = transport.depths?.(topics) ?? Promise.resolve(new Map<string, number>());
-    const depths = await withDeadline(asked, MAX_MEASURE_MS, () => {
+    const reading = transport.depths?.(topics) ?? Promise.resolve(new Map<string, number>());
+    const depths = await withDeadline(reading, MAX_MEASURE_MS, () => {
       throw new Error(`no answer within ${MAX_MEASURE_MS} ms`);
     });
     const paused = new Set(destinations.listPaused());
@@ -116,14 +122,18 @@ export class DepthWatch implements Service {
     else if (verdict === "resume") destinations.resume(topic, depth);
   }
 
-  // Not told is not empty: nothing is decided by it, except that a topic is neither paused nor shown for ever.
+  // A missing depth does not mean empty. Nothing is decided by it, except that a topic is neither paused nor
+  // emitted for ever.
   #miss(topic: string, paused: boolean): void {
     if (!paused && !this.#emitted.has(topic)) return;
     const { destinations, observer } = this.#options;
     const failures = (this.#missedReadings.get(topic) ?? 0) + 1;
     this.#missedReadings.set(topic, failures);
     if (paused)
-      observer.emit("depth.unknown", { failures, error: `nothing was told about the topic "${topic}"` });
+      observer.emit("depth.unknown", {
+        failures,
+        error: `the broker reported no depth for topic "${topic}"`,
+      });
     if (failures < PATIENCE) return;
     this.#missedReadings.delete(topic);
     this.#filled.delete(topic);
@@ -139,7 +149,7 @@ export class DepthWatch implements Service {
     for (const topic of this.#emitted) this.#hide(topic);
   }
 
-  // A figure that nobody renews must not call anybody.
+  // Removes the metric of a topic, because a stale value must not trigger alerts.
   #hide(topic: string): void {
     if (this.#emitted.delete(topic)) this.#options.observer.emit("depth.forgotten", { topic });
   }
@@ -148,7 +158,7 @@ export class DepthWatch implements Service {
 function depthUnsupported(transport: string): SagaboxError {
   return new SagaboxError(
     "OPTIONS_INVALID",
-    `outbox.brokerDepth was given, but the transport "${transport}" does not tell how much waits at the broker. ` +
+    `outbox.brokerDepth was given, but the transport "${transport}" does not report how many messages wait at the broker. ` +
       "Leave it out, or bound the outbox itself with outbox.overflow.",
   );
 }

@@ -7,7 +7,7 @@ export type DepthByTopic = ReadonlyMap<string, number>;
 export interface SampledTopic {
   readonly topic: string;
   readonly seen: number;
-  /** How much of the table was read. */
+  /** Percentage of the table that was read. */
   readonly percent: number;
 }
 
@@ -15,15 +15,16 @@ const FRESH_MS = 1_000;
 const PATIENCE_MS = 500;
 const TRUSTED_ROWS = 10;
 
-/** Pure. So few rows in a sample may be chance: they are counted, not multiplied. */
+/** Pure: extrapolates a sample. Fewer than ten rows may be chance: they are counted, not multiplied. */
 export function estimate({ seen, percent }: SampledTopic): number {
   return percent >= 100 || seen < TRUSTED_ROWS ? seen : Math.round((seen * 100) / percent);
 }
 
 /**
- * How many messages wait per topic, unsent or not handled yet (once for each consumer group), read at most once a second for all topics together. Small backlogs are counted;
- * of one beyond some 35,000 messages a part is read and the rest inferred, so the cost has a bound. It has a connection of
- * its own: whoever asks may hold one of the pool's, and must not wait for a second.
+ * Counts waiting messages per topic: unsent, or not yet handled by a consumer group. Reads at most once a
+ * second for all topics. Backlogs up to about 35,000 messages are counted, larger ones are sampled, so the
+ * cost is bounded. It uses a connection of its own, because the caller may hold one of the pool and must not
+ * wait for a second.
  */
 export class Depths {
   readonly #holder: SessionHolder;
@@ -37,7 +38,7 @@ export class Depths {
     this.#sql = depthStatements(quoteSchema(schema));
   }
 
-  /** Never fails and never waits long: nobody is turned away because counting is slow or impossible. */
+  /** Never fails and never waits long: a slow or failed count must not reject messages. */
   async now(): Promise<DepthByTopic> {
     if (systemClock.monotonicMs() - this.#readAtMs < FRESH_MS) return this.#known;
     this.#reading ??= this.#read().finally(() => (this.#reading = undefined));

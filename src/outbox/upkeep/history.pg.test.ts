@@ -18,7 +18,7 @@ async function setup() {
     );
     return found.map(({ name }) => name.replace("sagabox.", ""));
   };
-  /** Makes what was written today look as if it had been written that many days ago, in a partition of its own. */
+  /** Moves today's rows that many days back, to a partition of their own. */
   const age = async (days: number): Promise<string> => {
     const old = partition(messages, addDays(today, -days));
     await new PartitionKeeper(database, "sagabox").attach(old);
@@ -46,7 +46,7 @@ test("A15: a fresh schema gets partitions for today and a week ahead, and a seco
   expect(observer.of("history.partition")).toHaveLength(16);
 });
 
-test("A15: a written message lands in the partition of its day", async () => {
+test("A15: a message is written to the partition of its day", async () => {
   const { database, rows, write, today } = await setup();
   await ensurePartitions(database, "sagabox");
   await write({});
@@ -57,7 +57,7 @@ test("A15: a written message lands in the partition of its day", async () => {
   ).toEqual([{ name: `message_${today.replaceAll("-", "")}` }]);
 });
 
-test("A15: messages that came before their partition existed move into it when their day is over, and stay readable", async () => {
+test("A15: messages in the default partition move to their own after their day, and stay readable", async () => {
   const { history, rows, write, names, today } = await setup();
   await write({ message: { id: "early" } });
   await rows(`insert into sagabox.message select (json_populate_record(m, json_build_object('id', 'older', 'written_on', m.written_on - 3))).*
@@ -74,7 +74,7 @@ test("A15: messages that came before their partition existed move into it when t
   ]);
 });
 
-test("A15: attaching waits for nobody's open publish and makes no publisher wait", async () => {
+test("A15: attaching neither waits for open publishes nor blocks publishers", async () => {
   const { database, rows, history, observer, write, writer } = await setup();
   await ensurePartitions(database, "sagabox");
   const last = (
@@ -91,7 +91,7 @@ test("A15: attaching waits for nobody's open publish and makes no publisher wait
   await open.commit();
 });
 
-test("A15: with a reader in the way of a change it gives up soon, says so, and succeeds later", async () => {
+test("A15: blocked by a reader, a change gives up soon, emits an event, and succeeds later", async () => {
   const { database, pool, rows, history, age, write, observer, names } = await setup();
   await ensurePartitions(database, "sagabox");
   await write({});
@@ -108,7 +108,7 @@ test("A15: with a reader in the way of a change it gives up soon, says so, and s
   expect(await names()).not.toContain(old);
 });
 
-test("A15: a partition past its retention is dropped whole, one within it stays", async () => {
+test("A15: a partition older than the retention is dropped, a newer one stays", async () => {
   const { rows, history, age, write, observer, names } = await setup();
   await write({ message: { id: "kept" } });
   const young = await age(30);
@@ -145,7 +145,7 @@ test("O-19: an unsent and an undelivered message older than the retention outliv
   expect(await rows("select id from sagabox.message where id = 'sent'")).toEqual([]);
 });
 
-test("X-23: a row that is being settled is passed over, and its partition stays until that is over", async () => {
+test("X-23: a row that is being settled keeps its partition until it is done", async () => {
   const { pool, rows, history, age, write, names, observer } = await setup();
   await write({ message: { id: "busy" } });
   const old = await age(45);
@@ -163,7 +163,7 @@ test("X-23: a row that is being settled is passed over, and its partition stays 
   expect(await rows("select 1 from sagabox.outbox join sagabox.message using (written_on)")).toHaveLength(1);
 });
 
-test("a partition left detached by a crash is emptied of what is needed and dropped", async () => {
+test("needed rows of a partition left detached by a crash are moved, and it is dropped", async () => {
   const { database, rows, history, age, write } = await setup();
   await write({ message: { id: "unsent" } });
   const old = await age(45);
@@ -183,7 +183,7 @@ test("a partition left detached by a crash is emptied of what is needed and drop
   ]);
 });
 
-test("several processes that tidy at once do it once and none fails", async () => {
+test("concurrent tidy() calls of several processes do the work once without errors", async () => {
   const { database, observer, names, today } = await setup();
   const one = (): History => new History({ database, schema: "sagabox", retentionMs: 30 * DAY_MS, observer });
   await Promise.all([one().tidy(), one().tidy(), one().tidy(), ensurePartitions(database, "sagabox")]);
@@ -191,7 +191,7 @@ test("several processes that tidy at once do it once and none fails", async () =
   expect(await names()).toEqual(expectedNames("message", today));
 });
 
-test("A3: a caller's id is remembered while anything carries it, and forgotten after", async () => {
+test("A3: a caller's id is kept while a message has it, and deleted after", async () => {
   const { rows, history, age, write, observer } = await setup();
   await write({ message: { id: "archived" }, ownId: true });
   await write({ message: { id: "planned" }, ownId: true, delayMs: 60_000 });
@@ -209,7 +209,7 @@ test("A3: a caller's id is remembered while anything carries it, and forgotten a
   expect(await rows("select id from sagabox.published_id")).toEqual([{ id: "planned" }]);
 });
 
-test("the service tidies at its start and goes on after a failure", async () => {
+test("the service tidies at its start and continues after a failure", async () => {
   const { rows, history, observer } = await setup();
   await rows("alter table sagabox.message_default rename to elsewhere");
   await history.start();

@@ -14,10 +14,10 @@ import { historyStatements, partitionStatements } from "./statements.ts";
 export interface HistoryOptions {
   readonly database: Database;
   readonly schema: string;
-  /** How long sent messages, their receipts and the ids that callers chose are kept. */
+  /** How long sent messages, receipts and ids of callers are kept, in milliseconds. */
   readonly retentionMs: number;
   readonly observer: Observer;
-  /** How often it looks. Default one hour. */
+  /** How often partitions are checked, in milliseconds. Default one hour. */
   readonly intervalMs?: number;
 }
 
@@ -26,8 +26,8 @@ const AGAIN_MS = 60_000;
 const FOR_EVER_DAYS = 36_500;
 
 /**
- * Keeps the archive: a partition per day, attached a week ahead and dropped whole after the retention. What is still
- * to be sent or delivered from a day that goes is copied into today's partition first.
+ * Maintains the archive: one partition per day, attached a week ahead and dropped after the retention.
+ * Messages of a dropped day that are still to be sent or delivered are copied to today's partition first.
  */
 export class History implements Service {
   readonly #options: HistoryOptions;
@@ -60,7 +60,7 @@ export class History implements Service {
     return Math.ceil(this.#options.retentionMs / (24 * HOUR_MS));
   }
 
-  /** What a round would do now, by the names of the partitions. */
+  /** Returns the partitions that `tidy` would attach and drop now. */
   async plan(): Promise<{ readonly attach: readonly string[]; readonly drop: readonly string[] }> {
     const [attach, drop]: [string[], string[]] = [[], []];
     for (const of of dailyTables) {
@@ -72,7 +72,7 @@ export class History implements Service {
     return { attach, drop };
   }
 
-  /** One round. Resolves false when something has to be tried again soon. */
+  /** Attaches and drops partitions. Resolves to false if a step has to be retried soon. */
   async tidy(signal?: AbortSignal): Promise<boolean> {
     const retentionDays = this.#retentionDays;
     let allDone = true;
@@ -97,8 +97,8 @@ export class History implements Service {
     return outcome;
   }
 
-  // Looked at again after the detach: by then every transaction that could read the day has ended, so nothing new can
-  // refer to it, and what refers to it is visible.
+  // Messages are copied again after the detach: by then every transaction that could read the day has ended,
+  // so all references to it are visible and no new ones can appear.
   async #retire(part: Partition & { attached: boolean }, signal?: AbortSignal): Promise<Outcome> {
     const steps = part.attached
       ? (["carry", "detach", "carry", "drop"] as const)
@@ -118,12 +118,14 @@ export class History implements Service {
 
   #reportFailure(error: unknown): void {
     const { observer, schema } = this.#options;
-    const told = printableErrorText(explainPostgresError(error, quoteSchema(schema), "owner"));
-    observer.emit("storage.failed", { doing: "keeping the history", error: told, retryInMs: 1_000 });
+    const text = printableErrorText(explainPostgresError(error, quoteSchema(schema), "owner"));
+    observer.emit("storage.failed", { doing: "keeping the history", error: text, retryInMs: 1_000 });
   }
 }
 
-/** Gives a freshly migrated schema its first partitions. What is in use just now is left to the running service. */
+/**
+ * Creates the first partitions of a freshly migrated schema. Tables in use are left to the running service.
+ */
 export async function ensurePartitions(
   database: Database,
   schema: string,
@@ -139,23 +141,26 @@ export async function ensurePartitions(
   }
 }
 
-/** Whoever keeps one partition from being changed mostly keeps all of them, so the first one in use ends it. */
+/**
+ * Runs the work for each partition and stops at the first one in use: a session that blocks one change
+ * usually blocks all of them.
+ */
 async function inTurn<T>(parts: readonly T[], work: (part: T) => Promise<Outcome>): Promise<boolean> {
   for (const part of parts) if ((await work(part)) === "busy") return false;
   return true;
 }
 
-/** Whoever waits for such a lock makes everybody behind it wait too, so we ask briefly and often. */
+/** All later queries queue behind a session that waits for this lock, so each attempt is short. */
 const LOCK_TIMEOUT = "250ms";
 const MAX_TRIES = 4;
 const MAX_ROUNDS = 100;
 const ID_BATCH_SIZE = 1_000;
 
 const IN_USE: readonly string[] = [SQLSTATE.lockNotAvailable, SQLSTATE.deadlockDetected];
-// Between our look and our turn another process has made, or dropped, the very table.
+// Another process created or dropped the table after we listed the partitions.
 const DONE_BY_OTHERS: readonly string[] = [SQLSTATE.duplicateTable, SQLSTATE.undefinedTable];
 
-/** `busy`: a table was in use each time we asked. `taken`: another process is doing the same work. */
+/** `busy`: a table was in use at each attempt. `taken`: another process does the same work. */
 type Outcome = "done" | "busy" | "taken";
 
 type Work = (tx: OwnedTransaction) => Promise<unknown>;
@@ -166,7 +171,7 @@ interface DailyState {
   readonly strays: readonly string[];
 }
 
-/** Changes partitions, each change in a transaction of its own, never two processes at once. */
+/** Changes partitions, each change in its own transaction. Only one process at a time does so. */
 export class PartitionKeeper {
   readonly #database: Database;
   readonly #schema: string;
@@ -190,16 +195,19 @@ export class PartitionKeeper {
     return { today: now, existing: tables.rows, strays };
   }
 
-  /** A partition is made outside and attached: only then can writers and readers go on meanwhile. */
+  /**
+   * Creates a partition as a separate table and then attaches it, so that writers and readers are not blocked
+   * meanwhile.
+   */
   attach(part: Partition, signal?: AbortSignal): Promise<Outcome> {
     const sql = this.#partition(part);
     return this.#runExclusively(signal, async (tx) => {
       const { rows } = await tx.query<{ columns: string }>(sql.columns);
       const adopt = sql.adopt(rows[0]?.columns ?? "");
       await tx.query(sql.create);
-      await tx.query(adopt); // all that is there, without keeping anybody out …
+      await tx.query(adopt); // moves existing rows without a lock …
       await tx.query(sql.lock);
-      await tx.query(adopt); // … and what came meanwhile
+      await tx.query(adopt); // … and those that arrived meanwhile
       await tx.query(sql.attach);
     });
   }
@@ -212,7 +220,10 @@ export class PartitionKeeper {
     return this.#runExclusively(signal, (tx) => tx.query(this.#partition(part).drop));
   }
 
-  /** Copies what is still referred to into today's partition; done when nothing refers to the day any more. */
+  /**
+   * Copies messages that are still referenced to today's partition; done when nothing references the day any
+   * more.
+   */
   async carry(part: Partition, signal?: AbortSignal): Promise<Outcome> {
     if (part.table !== "message") return "done";
     const { carry } = this.#partition(part);
@@ -229,12 +240,15 @@ export class PartitionKeeper {
     return "busy";
   }
 
-  /** Gives back their pages to tables that a restored dump, TRUNCATE or VACUUM FULL has left small; plans rely on them. */
+  /**
+   * Reserves pages again for tables that a restored dump, TRUNCATE or VACUUM FULL has left small; query plans
+   * rely on them.
+   */
   async reservePages(): Promise<void> {
     await this.#database.run(this.#sql.reservePages);
   }
 
-  /** Forgets ids from before that day which nothing carries any more. */
+  /** Deletes ids from before that day which no message has any more. */
   async forgetIds(day: string, signal?: AbortSignal): Promise<number> {
     let total = 0;
     while (signal?.aborted !== true) {
@@ -287,7 +301,7 @@ export class PartitionKeeper {
   }
 }
 
-/** The tables that are kept by the day, and the column that says which. */
+/** The tables partitioned by day, and the partition column. */
 export const dailyTables = [
   { table: "message", column: "written_on" },
   { table: "receipt", column: "sent_on" },
@@ -295,7 +309,10 @@ export const dailyTables = [
 
 type DailyTable = (typeof dailyTables)[number];
 
-/** One day of one table. `day` is an ISO date in UTC; both become part of SQL texts, so only `partition` makes them. */
+/**
+ * One day of one table. `day` is an ISO date in UTC. Name and day become part of SQL text, so only
+ * `partition` creates them.
+ */
 interface Partition {
   readonly table: DailyTable["table"];
   readonly column: DailyTable["column"];
@@ -310,7 +327,7 @@ interface ExistingPartition {
 
 interface PartitionPlan {
   readonly attach: readonly Partition[];
-  /** Too old: to be detached, unless that was done already, and dropped. */
+  /** Partitions older than the retention: to be detached, unless they are already, and dropped. */
   readonly retire: readonly (Partition & { readonly attached: boolean })[];
 }
 
@@ -321,8 +338,8 @@ interface PlanInput {
   /** Days with rows in the default partition. */
   readonly strays?: readonly string[];
   /**
-   * Somebody may be writing just now. A row on its way into the default partition is refused when its day gets a
-   * partition of its own meanwhile, so today stays where it is until it is over.
+   * Writers may be active. A row in flight to the default partition is refused if its day gets a partition
+   * meanwhile, so today keeps the default partition until the day is over.
    */
   readonly inUse?: boolean;
 }
@@ -338,16 +355,16 @@ export function partition(of: DailyTable, day: string): Partition {
   return { ...of, day, name: `${of.table}_${day.replaceAll("-", "")}` };
 }
 
-/** Pure: which days lack a partition, and which partitions have outlived the retention. */
+/** Pure: computes which days lack a partition, and which partitions are older than the retention. */
 export function planPartitions(of: DailyTable, input: PlanInput): PartitionPlan {
   const { today, existing, retentionDays, strays = [], inUse = strays.includes(today) } = input;
   const names = new Set(existing.map(({ name }) => name));
   const ahead = Array.from({ length: DAYS_AHEAD + 1 }, (_, days) => addDays(today, days));
   const days = [...new Set([...strays, ...ahead])].filter((day) => !(inUse && day === today));
-  const wanted = days.toSorted().map((day) => partition(of, day));
+  const needed = days.toSorted().map((day) => partition(of, day));
   const oldest = addDays(today, -retentionDays);
   return {
-    attach: wanted.filter(({ name }) => !names.has(name)),
+    attach: needed.filter(({ name }) => !names.has(name)),
     retire: existing.flatMap(({ name, attached }) => {
       const known = fromName(of, name);
       return known !== undefined && known.day < oldest ? [{ ...known, attached }] : [];
@@ -365,7 +382,7 @@ function fromName(of: DailyTable, name: string): Partition | undefined {
     const known = partition(of, `${year}-${month}-${date}`);
     return known.name === name ? known : undefined;
   } catch {
-    return undefined; // somebody's own table that only looks like one of ours
+    return undefined; // a table of the user with a similar name
   }
 }
 

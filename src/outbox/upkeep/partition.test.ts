@@ -19,7 +19,7 @@ test("an empty schema gets today and the seven days after it", () => {
   expect(plan.retire).toEqual([]);
 });
 
-test("only days that lack a partition are attached, also when theirs lies detached", () => {
+test("only days without a partition are attached; a detached one counts as existing", () => {
   const existing = [
     ...attached("receipt_20260301", "receipt_20260302", "receipt_20260303"),
     { name: "receipt_20260305", attached: false },
@@ -40,7 +40,7 @@ test("a partition is retired when its whole day is older than the retention", ()
   ]);
 });
 
-test("days that landed in the default partition get their own", () => {
+test("days with rows in the default partition get their own", () => {
   const plan = planPartitions(message, {
     today: "2026-03-01",
     existing: [],
@@ -57,23 +57,23 @@ test("days that landed in the default partition get their own", () => {
 
 test.each([
   ["when the service runs", { inUse: true }],
-  ["when somebody has written today", { strays: ["2026-03-01"] }],
-])("today gets no partition %s: whoever is writing into the default one would be refused", (_, given) => {
-  const plan = planPartitions(message, { today: "2026-03-01", existing: [], retentionDays: 30, ...given });
+  ["when rows of today exist", { strays: ["2026-03-01"] }],
+])("today gets no partition %s, because writes to the default one would be refused", (_, input) => {
+  const plan = planPartitions(message, { today: "2026-03-01", existing: [], retentionDays: 30, ...input });
   expect(plan.attach.map(({ day }) => day).slice(0, 2)).toEqual(["2026-03-02", "2026-03-03"]);
 });
 
-test("tables that only look like ours are left alone", () => {
+test("tables with similar names are ignored", () => {
   const existing = attached("message_20261399", "message_default", "message_00000000", "other_20200101");
   expect(planPartitions(message, { today: "2026-03-01", existing, retentionDays: 30 }).retire).toEqual([]);
 });
 
-test("what is not a day never becomes a name", () => {
+test("invalid days are refused", () => {
   for (const day of ["2026-02-30", "2026-1-1", "", "2026-01-01'; drop table x; --"]) {
     expect(() => partition(message, day)).toThrow("is not a day");
   }
 });
 
-test("days are counted over the ends of months and years", () => {
+test("addDays() crosses the ends of months and years", () => {
   expect([addDays("2024-02-28", 1), addDays("2026-01-01", -1)]).toEqual(["2024-02-29", "2025-12-31"]);
 });

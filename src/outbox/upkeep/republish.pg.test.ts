@@ -25,13 +25,13 @@ async function setup() {
 
 const numbered = (count: number, more = {}) =>
   Array.from({ length: count }, (_, n) => ({ message: { id: `m-${n}`, key: `k-${n % 3}`, ...more } }));
-/** Of the key `k-<key>` among `count` messages, in the order in which they were written. */
+/** Ids of the key `k-<key>` among `count` messages, in the order in which they were written. */
 const idsOf = (key: number, count: number) =>
   Array.from({ length: count }, (_, n) => n)
     .filter((n) => n % 3 === key)
     .map((n) => `m-${n}`);
 
-test("A15: what was sent in a time window is sent again, under its own ids and in the old order of each key", async () => {
+test("A15: messages of a time window are sent again, with their ids and in the order of each key", async () => {
   const { again, settle, rows, write } = await setup();
   for (const one of numbered(25)) await write(one);
   const stored =
@@ -42,7 +42,7 @@ test("A15: what was sent in a time window is sent again, under its own ids and i
   expect(await rows(stored)).toEqual(before);
 });
 
-test("A15: what still waits and what lies among the dead letters is not sent a second time", async () => {
+test("A15: waiting messages and dead letters are not sent again", async () => {
   const { again, settle, waiting, rows, write } = await setup();
   await write(...numbered(3));
   await settle();
@@ -56,7 +56,7 @@ test("A15: what still waits and what lies among the dead letters is not sent a s
   expect(await waiting()).toEqual(["unsent", "m-0", "m-2"]);
 });
 
-test("A15: only the window and the topic that were asked for", async () => {
+test("A15: only messages of the window and the topic are sent again", async () => {
   const { again, settle, waiting, rows, write } = await setup();
   await write(...numbered(2), { message: { id: "other", topic: "events.other" } });
   await write({ message: { id: "old" } });
@@ -111,10 +111,12 @@ test("A15: a rate spreads the keys over time", async () => {
   expect(performance.now() - began).toBeGreaterThan(140);
 });
 
-test("A15: a window that begins before the archive, or none at all, is refused with the reason", async () => {
+test("A15: a window before the start of the archive, or a missing one, is refused", async () => {
   const { again, waiting } = await setup();
   const from = new Date(Date.now() - 40 * 24 * HOUR_MS);
-  await expect(again({ from, retentionMs: 30 * 24 * HOUR_MS })).rejects.toThrow("lies before what is kept");
+  await expect(again({ from, retentionMs: 30 * 24 * HOUR_MS })).rejects.toThrow(
+    "is before the start of the archive",
+  );
   await expect(again({ from: new Date("2026-01-02"), to: new Date("2026-01-01") })).rejects.toMatchObject({
     code: "OPTIONS_INVALID",
   });
@@ -135,7 +137,7 @@ test("a page holds whole keys, and the last key of a full list is left to the ne
   expect(cut(2, 3)).toEqual(["aaa a true"]);
 });
 
-/** Of one key, in the order in which they will be sent. */
+/** Ids of one key, in the order in which they will be sent. */
 const order = async (rows: Awaited<ReturnType<typeof setup>>["rows"], key: string): Promise<string[]> =>
   (
     await rows<{ id: string }>(
@@ -146,7 +148,7 @@ const order = async (rows: Awaited<ReturnType<typeof setup>>["rows"], key: strin
     )
   ).map(({ id }) => id);
 
-test("what is sent again goes in front of newer messages of its key that still wait", async () => {
+test("republished messages come before newer waiting ones of their key", async () => {
   const { again, settle, rows, write } = await setup();
   await write(...numbered(9));
   await settle();
@@ -165,7 +167,7 @@ test("what is sent again goes in front of newer messages of its key that still w
   expect((await again()).count).toBe(0);
 });
 
-test("a message that its writer is sending right now keeps its place", async () => {
+test("a message that its writer is sending keeps its position", async () => {
   const { again, settle, rows, write } = await setup();
   await write(...numbered(3));
   await settle();
@@ -176,15 +178,15 @@ test("a message that its writer is sending right now keeps its place", async () 
   expect(await order(rows, "k-0")).toEqual(["leased", "m-0", "behind"]);
 });
 
-test("a message whose transaction is open while others are sent again comes behind them", async () => {
+test("a message in an open transaction comes after republished ones", async () => {
   const { again, settle, rows, write, database, writer } = await setup();
   await write(...numbered(3));
   await settle();
   const tx = await database.begin();
   await writer.write(tx, [anOutgoing({ message: { id: "concurrent", key: "k-0" } })]);
   const sending = again();
-  const asked = "select 1 from pg_locks where relation = 'sagabox.outbox'::regclass and not granted";
-  await until(async () => (await rows(asked)).length > 0);
+  const blocked = "select 1 from pg_locks where relation = 'sagabox.outbox'::regclass and not granted";
+  await until(async () => (await rows(blocked)).length > 0);
   await tx.commit();
   await sending;
   expect(await order(rows, "k-0")).toEqual(["m-0", "concurrent"]);

@@ -15,8 +15,8 @@ import {
 import { republishStatements } from "./statements.ts";
 
 /**
- * How far a republish has come: the last key that was sent again, as `lane/key/stream`, or the last message without a key, as
- * `lane/message/seq`. Give it as `after`, with the same window, to continue from there.
+ * Position of a republish: the last key that was sent again, as `lane/key/stream`, or the last message
+ * without a key, as `lane/message/seq`. Pass it as `after`, with the same window, to continue from there.
  */
 export type RepublishCursor = string;
 
@@ -36,9 +36,9 @@ export interface RepublishOptions {
   readonly onProgress?: (progress: RepublishResult) => void;
   /** Ends it after the current transaction. */
   readonly signal?: AbortSignal;
-  /** How long the archive reaches back; an earlier window is refused. Default: whatever is there. */
+  /** How far back the archive goes, in milliseconds; an earlier window is refused. Default: no check. */
   readonly retentionMs?: number;
-  /** Who does it. Default: the name of the service. */
+  /** Actor in the audit log. Default: the name of the service. */
   readonly actor?: string;
   readonly reason?: string;
 }
@@ -296,14 +296,17 @@ function checkOptions(options: RepublishOptions) {
     throw new SagaboxError("OPTIONS_INVALID", "republish.from and .to must be dates, the first one earlier.");
   }
   if (after !== undefined && !CURSOR.test(after)) {
-    throw new SagaboxError("OPTIONS_INVALID", "republish.after must be what an earlier call returned.");
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      "republish.after must be a cursor returned by an earlier call.",
+    );
   }
   const oldest = systemClock.wallMs() - retentionMs;
   if (from.getTime() < oldest) {
     throw new SagaboxError(
       "OPTIONS_INVALID",
-      `republish.from (${from.toISOString()}) lies before what is kept: the archive begins at ` +
-        `${new Date(oldest).toISOString()}. Choose a later time; what is older was dropped after its retention.`,
+      `republish.from (${from.toISOString()}) is before the start of the archive, ` +
+        `${new Date(oldest).toISOString()}. Choose a later time; older messages were dropped after their retention.`,
     );
   }
   const pageSize = wholeNumber("republish.pageSize", options.pageSize ?? 500, { min: 1, max: 10_000 });

@@ -33,7 +33,7 @@ test("A14: a delayed message is not in the outbox before its time, and is moved 
   expect(await rows("select id from sagabox.scheduled")).toEqual([{ id: "late" }]);
 });
 
-test("A14: due messages of a key enter the outbox in the order of their times, not of their writing", async () => {
+test("A14: due messages of a key enter the outbox in the order of their due times", async () => {
   const { rows, write, mover } = await setup();
   await write({ message: { id: "third", key: "k" }, delayMs: 3_000 });
   await write({ message: { id: "first", key: "k" }, delayMs: 1_000 });
@@ -47,7 +47,7 @@ test("A14: due messages of a key enter the outbox in the order of their times, n
   ]);
 });
 
-test("several movers at once move each message once", async () => {
+test("concurrent movers move each message once", async () => {
   const { rows, write, mover } = await setup();
   await write(...Array.from({ length: 300 }, (_, n) => ({ message: { id: `s-${n}` }, delayMs: 1 })));
   await rows("update sagabox.scheduled set due_at = due_at - interval '1 minute'");
@@ -72,7 +72,7 @@ test("a message scheduled while the mover sleeps is found when it is woken", asy
   expect(await observer.until("scheduled.due")).toEqual([{ count: 1 }]);
 });
 
-test("a mover goes on when the database has failed it", async () => {
+test("a mover continues after a database failure", async () => {
   const { observer, rows, write, mover } = await setup();
   await rows("alter table sagabox.scheduled rename to elsewhere");
   const service = mover();

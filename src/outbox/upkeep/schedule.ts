@@ -8,18 +8,18 @@ export interface ScheduleMoverOptions {
   readonly database: Database;
   readonly schema: string;
   readonly observer: Observer;
-  /** Hears which lanes have something new, right after the commit. */
+  /** Called with the lanes that have new rows, right after the commit. */
   readonly onMoved: (lanes: readonly number[]) => void;
   /** How many rows one statement moves. Default 500. */
   readonly batchSize?: number;
 }
 
-/** Something due sooner may be written while we sleep, so we never sleep longer than this. */
+/** A message that is due sooner may be written meanwhile, so this is the longest sleep, in milliseconds. */
 const MAX_SLEEP_MS = 1_000;
-/** What is due and was not ours to take is being moved by another process. */
+/** Wait while another process moves the due messages, in milliseconds. */
 const TAKEN_BY_OTHERS_MS = 50;
 
-/** Moves scheduled messages whose time has come to the outbox. Any number of processes may do it at once. */
+/** Moves due scheduled messages to the outbox. Any number of processes may run it. */
 export class ScheduleMover implements Service {
   readonly #options: ScheduleMoverOptions;
   readonly #sql: ReturnType<typeof writeStatements>;
@@ -31,8 +31,12 @@ export class ScheduleMover implements Service {
     this.#loop = new Loop({
       step: () => this.#step(),
       onError: (error) => {
-        const told = { doing: "moving scheduled messages", error: printableErrorText(error), retryInMs: 100 };
-        options.observer.emit("storage.failed", told);
+        const failure = {
+          doing: "moving scheduled messages",
+          error: printableErrorText(error),
+          retryInMs: 100,
+        };
+        options.observer.emit("storage.failed", failure);
       },
     });
   }
@@ -45,12 +49,12 @@ export class ScheduleMover implements Service {
     return this.#loop.stop();
   }
 
-  /** Something was scheduled for a time before the next look. */
+  /** Checks again soon, because a message was scheduled. */
   wake(): void {
     this.#loop.wake();
   }
 
-  /** One statement's worth. Resolves with how many were moved. */
+  /** Runs one statement. Resolves to the number of messages moved. */
   async move(): Promise<number> {
     const { database, schema, observer, onMoved, batchSize = 500 } = this.#options;
     const { rows } = await database.run<{ lane: number }>(this.#sql.moveDue, [batchSize, schema]);

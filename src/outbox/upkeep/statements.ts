@@ -1,9 +1,9 @@
 import { defineStatement } from "../../storage/index.ts";
 
-/** How much of the outbox a count reads, in pages of 8 kB: some 35,000 rows, a few milliseconds. */
+/** Pages of 8 kB that a count reads: about 35,000 rows, a few milliseconds. */
 const PAGES = 500;
 
-// Up to PAGES the whole table is read and the count is exact; beyond that, as many pages picked by chance.
+// Up to PAGES the whole table is read and the count is exact; a larger table is sampled.
 function sampleSql(schema: string, table: "outbox" | "queue", columns: string): string {
   return `${table}_size as materialized (
          select least(100, 100.0 * ${PAGES} / greatest(1, pg_relation_size('${schema}.${table}') / 8192))::real as percent
@@ -15,12 +15,13 @@ function sampleSql(schema: string, table: "outbox" | "queue", columns: string): 
        )`;
 }
 
-/** How much is waiting. */
+/** Statements that count waiting messages. */
 export function depthStatements(schema: string) {
   return {
     depths: defineStatement(
       "sagabox.outbox.depths",
-      // What waits for consumers waits too: where PostgreSQL carries the messages, the outbox alone is always empty.
+      // Messages that wait for consumers count too: with the Postgres transport the outbox is always nearly
+      // empty.
       `with ${sampleSql(schema, "outbox", "topic")}, ${sampleSql(schema, "queue", "topic")}
        select topic, count(*)::integer as seen, percent::double precision from outbox_waiting group by topic, percent
        union all
@@ -45,7 +46,8 @@ export function depthStatements(schema: string) {
                   select 1 from ${schema}.member
                    where member.id = held.owner and member.lease_until > clock_timestamp())) as unowned`,
     ),
-    // A lane of a group is its number times 256 and the lane of the outbox. Topics with an empty queue are told as well.
+    // A lane of a group is the group's number times 256 plus the outbox lane. Topics with an empty queue are
+    // included.
     queued: defineStatement(
       "sagabox.outbox.queued",
       `with ${sampleSql(schema, "queue", "topic, lane / 256 as group_id")}, filled as (
@@ -57,7 +59,7 @@ export function depthStatements(schema: string) {
          from (select distinct topic from ${schema}.subscription) as subscribed
          full join filled using (topic)`,
     ),
-    letters: defineStatement(
+    deadLetters: defineStatement(
       "sagabox.outbox.letters",
       `select coalesce(consumer, 'outbox') as consumer, type, count(*)::integer as count
          from (select consumer, type from ${schema}.dead_letter
@@ -71,7 +73,10 @@ const MESSAGE = `id, seq, lane, stream, kind, type, schema_version, topic, key, 
               correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers,
               data, written_at, expires_at`;
 
-/** Daily partitions. Whatever changes them runs alone and gives up rather than let others queue behind it. */
+/**
+ * Statements for daily partitions. A change runs alone, and gives up instead of letting other queries queue
+ * behind it.
+ */
 export function historyStatements(schema: string) {
   return {
     alone: defineStatement(
@@ -86,7 +91,7 @@ export function historyStatements(schema: string) {
       "sagabox.history.today",
       `select to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD') as today`,
     ),
-    // Those that are detached and wait to be dropped are listed too.
+    // Includes detached partitions that wait to be dropped.
     partitions: defineStatement(
       "sagabox.history.partitions",
       `select relname as name, relispartition as attached
@@ -95,14 +100,14 @@ export function historyStatements(schema: string) {
           and relname ~ ('^' || $2::text || '_[0-9]{8}$')
         order by relname`,
     ),
-    // Only the owner of the tables may call it, and only the owner may make partitions.
+    // Only the owner of the tables may call it and create partitions.
     reservePages: defineStatement("sagabox.history.reserve_pages", `select ${schema}.reserve_pages()`),
     stillNeeded: defineStatement(
       "sagabox.history.still_needed",
       `select exists (select 1 from ${schema}.outbox where written_on = $1::text::date)
            or exists (select 1 from ${schema}.queue where written_on = $1::text::date) as needed`,
     ),
-    // An id is remembered as long as anything that carries it can still be sent. The offset keeps these questions from
+    // An id is kept as long as a message with it can still be sent. OFFSET 0 keeps the subqueries from
     // becoming joins, which would read the whole archive.
     forgetIds: defineStatement(
       "sagabox.history.forget_ids",
@@ -118,7 +123,7 @@ export function historyStatements(schema: string) {
   };
 }
 
-/** What is done to one partition. The names come from `partitionName`, the days from the database. */
+/** Statements for one partition. The name comes from `partition()`, the days from the database. */
 export function partitionStatements(
   schema: string,
   { table, column, name, day }: { table: string; column: string; name: string; day: string },
@@ -129,19 +134,21 @@ export function partitionStatements(
   return {
     strays: `select distinct ${column}::text as day from ${spare} order by 1`,
     create: `create table ${child} (like ${parent} including all)`,
-    // What arrived before its partition existed. Copied with column names, for partitions may order them their own way.
+    // Rows that arrived before their partition existed. Columns are named, because partitions may order them
+    // differently.
     adopt: (columns: string) => `with early as (
          delete from ${spare} where ${column} = date '${day}' returning ${columns})
        insert into ${child} (${columns}) select ${columns} from early`,
     columns: `select string_agg(quote_ident(attname), ', ' order by attnum) as columns
                 from pg_attribute where attrelid = '${parent}'::regclass and attnum > 0 and not attisdropped`,
-    // Attaching takes these two anyway; taken in this order and before the last look nothing can slip in between.
+    // ATTACH takes both locks anyway. Taking them in this order before the last move keeps rows from slipping
+    // in between.
     lock: `lock table ${parent} in share update exclusive mode; lock table ${spare} in access exclusive mode`,
     attach: `alter table ${parent} attach partition ${child}
              for values from (date '${day}') to (date '${day}' + 1)`,
     detach: `alter table ${parent} detach partition ${child}`,
     drop: `drop table if exists ${child}`,
-    // Rows that somebody is settling right now are passed over: the next look finds them gone, or moved on.
+    // Rows that are being settled are skipped: they are gone or moved at the next attempt.
     carry: `with referring as materialized (
          select lane, seq, message_id from ${schema}.outbox
           where written_on = date '${day}'
@@ -170,10 +177,14 @@ export function partitionStatements(
   };
 }
 
-/** Sending archived messages again. All messages of a key go in one statement, so a key is sent whole or not at all. */
+/**
+ * Statements that send archived messages again. All messages of a key go in one statement, so a key is sent
+ * whole or not at all.
+ */
 export function republishStatements(schema: string) {
-  // A message that waits, is a dead letter or was discarded as one was not sent. A message that never was in the outbox has
-  // seq 0. The offset keeps these questions from becoming joins, which would read the whole outbox.
+  // A message that waits, is a dead letter or was discarded as one was not sent. A message that never was in
+  // the outbox has seq 0. OFFSET 0 keeps the subqueries from becoming joins, which would read the whole
+  // outbox.
   const wasSent = `message.seq > 0
             and not exists (select 1 from ${schema}.outbox where outbox.lane = message.lane and outbox.seq = message.seq offset 0)
             and not exists (select 1 from ${schema}.outbox where outbox.again and outbox.message_id = message.id offset 0)
@@ -214,7 +225,8 @@ export function republishStatements(schema: string) {
          from ${schema}.message
         where ${inWindow} and ${isBehindCursor} and ${wasSent}`,
     ),
-    // Sorted by key, so that the messages of a key are neighbours. Whether each was sent is asked when it is placed.
+    // Sorted by key, so that the messages of a key are adjacent. Whether each was sent is checked when it is
+    // placed.
     list: defineStatement(
       "sagabox.outbox.republish_list",
       `select id, written_on::text as day,
@@ -228,7 +240,8 @@ export function republishStatements(schema: string) {
       "sagabox.outbox.keep_writers_out",
       `select ${schema}.outbox_keep_writers_out($1::integer, $2::integer)`,
     ),
-    // Both in a transaction that keeps writers out. Newer messages of these keys that wait are numbered anew, behind these.
+    // Both run in a transaction that keeps writers out. Newer messages of these keys that wait get new
+    // numbers behind them.
     placePage: defineStatement(
       "sagabox.outbox.republish_page",
       place(`unnest($1::text::text[], $2::text::date[]) as wanted (id, written_on)

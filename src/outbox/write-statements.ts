@@ -1,53 +1,11 @@
 import { sameStream } from "../lanes/index.ts";
 import { defineStatement } from "../storage/index.ts";
+import { type MessageColumn, messageColumns, STORED_COLUMNS, usualColumns } from "./message-columns.ts";
 
-/** What a caller gives for each message, as parallel lists; the order is that of `outgoingParams`. */
-const COLUMNS = [
-  ["id", "text"],
-  ["lane", "integer"],
-  ["stream", "bigint"],
-  ["kind", "text"],
-  ["type", "text"],
-  ["schema_version", "integer"],
-  ["topic", "text"],
-  ["key", "text"],
-  ["aggregate_type", "text"],
-  ["aggregate_id", "text"],
-  ["saga_id", "text"],
-  ["correlation_id", "text"],
-  ["causation_id", "text"],
-  ["traceparent", "text"],
-  ["source", "text"],
-  ["target", "text"],
-  ["priority", "smallint"],
-  ["max_attempts", "smallint"],
-  ["holds_on_death", "boolean"],
-  ["headers", "text"],
-  ["data", "text"],
-  ["ttl_ms", "double precision"],
-] as const;
-
-/** What most messages do without, and so the statement that writes one of them. */
-const RARE_COLUMNS: readonly string[] = [
-  "aggregate_type",
-  "aggregate_id",
-  "saga_id",
-  "causation_id",
-  "target",
-  "holds_on_death",
-  "headers",
-  "ttl_ms",
-];
-type ColumnList = readonly (readonly [name: string, type: string])[];
-const USUAL_COLUMNS: ColumnList = COLUMNS.filter(([name]) => !RARE_COLUMNS.includes(name));
-
-const LISTS = COLUMNS.map(([, type], i) => `$${i + 1}::text::${type}[]`).join(", ");
-const NAMES = COLUMNS.map(([name]) => name).join(", ");
+const LISTS = messageColumns.map(({ type }, i) => `$${i + 1}::text::${type}[]`).join(", ");
+const NAMES = messageColumns.map(({ name }) => name).join(", ");
 /** The first free parameter after the lists. */
-const NEXT = COLUMNS.length + 1;
-
-const MESSAGE = `id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id, correlation_id,
-         causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers, data`;
+const NEXT = messageColumns.length + 1;
 
 /**
  * How a write starts. A guarded one writes nothing unless its transaction already has a transaction id. That
@@ -113,8 +71,8 @@ function buildWriteStatements(schema: string, { name, first, ifInside, ids }: Op
                     where listed.id in (select id from fresh)
                     order by turn) as listed`;
   const kept = `kept as (
-         insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
-         select ${MESSAGE}, seq, written_on, at, expires_at from given
+         insert into ${schema}.message (${STORED_COLUMNS}, seq, written_on, written_at, expires_at)
+         select ${STORED_COLUMNS}, seq, written_on, at, expires_at from given
        )`;
   // For ids that the caller chose. A generated id is stored with its message only. Looking it up searches all
   // days of the history, so only ids of that form are looked up. Of two concurrent writers the second waits
@@ -164,8 +122,8 @@ function buildWriteStatements(schema: string, { name, first, ifInside, ids }: Op
     schedule: defineStatement(
       `sagabox.outbox.schedule${name}`,
       `${first} moment as materialized (select clock_timestamp() as at ${ifInside})
-       insert into ${schema}.scheduled (${MESSAGE}, due_at, written_at, expires_at)
-       select ${MESSAGE}, due_at, clock_timestamp(), due_at + ttl_ms * interval '1 ms'
+       insert into ${schema}.scheduled (${STORED_COLUMNS}, due_at, written_at, expires_at)
+       select ${STORED_COLUMNS}, due_at, clock_timestamp(), due_at + ttl_ms * interval '1 ms'
          from (select listed.*, coalesce(to_timestamp(listed.at_ms / 1000), clock_timestamp() + listed.delay_ms * interval '1 ms') as due_at
                  from moment, unnest(${LISTS}, $${NEXT}::text::double precision[], $${NEXT + 1}::text::double precision[])
                       as listed (${NAMES}, delay_ms, at_ms)) as listed`,
@@ -203,8 +161,8 @@ function movingStatements(schema: string) {
                 (clock_timestamp() at time zone 'utc')::date as written_on, due.*
            from (select * from due order by due_at, id) as due
        ), kept as (
-         insert into ${schema}.message (${MESSAGE}, seq, written_on, written_at, expires_at)
-         select ${MESSAGE}, seq, written_on, written_at, expires_at from given
+         insert into ${schema}.message (${STORED_COLUMNS}, seq, written_on, written_at, expires_at)
+         select ${STORED_COLUMNS}, seq, written_on, written_at, expires_at from given
        )
        ${outboxRows(schema, "null::timestamptz")}
        returning lane`,
@@ -240,11 +198,11 @@ function oneByOne(
            ${ifInside}
        )`;
   const day = "(at at time zone 'utc')::date";
-  const one = (given: ColumnList, lease: (param: (name: string) => string) => string) => {
-    const names = given.map(([name]) => name);
+  const one = (columns: readonly MessageColumn[], lease: (param: (name: string) => string) => string) => {
+    const names = columns.map(({ name }) => name);
     const param = (name: string): string => {
-      const place = names.indexOf(name);
-      return `$${place + 1}::text::${given[place]?.[1]}`;
+      const index = names.indexOf(name);
+      return `$${index + 1}::text::${columns[index]?.type}`;
     };
     const own = names.filter((name) => name !== "ttl_ms");
     const expires = names.includes("ttl_ms")
@@ -260,13 +218,13 @@ function oneByOne(
               ${param("priority")}, ${param("max_attempts")}, at, ${expires}, ${lease(param)}
          from drawn`;
   };
-  const plain = (given: ColumnList) => one(given, () => "null::timestamptz");
-  const leasing = (given: ColumnList) =>
-    one(given, (param) => leased(param("lane"), param("stream"), given.length + 1)) + written;
+  const plain = (columns: readonly MessageColumn[]) => one(columns, () => "null::timestamptz");
+  const leasing = (columns: readonly MessageColumn[]) =>
+    one(columns, (param) => leased(param("lane"), param("stream"), columns.length + 1)) + written;
   return {
-    publishOne: defineStatement(`sagabox.outbox.publish_one${name}`, plain(COLUMNS)),
-    publishUsual: defineStatement(`sagabox.outbox.publish_usual${name}`, plain(USUAL_COLUMNS)),
-    publishLeasedOne: defineStatement(`sagabox.outbox.publish_leased_one${name}`, leasing(COLUMNS)),
-    publishLeasedUsual: defineStatement(`sagabox.outbox.publish_leased_usual${name}`, leasing(USUAL_COLUMNS)),
+    publishOne: defineStatement(`sagabox.outbox.publish_one${name}`, plain(messageColumns)),
+    publishUsual: defineStatement(`sagabox.outbox.publish_usual${name}`, plain(usualColumns)),
+    publishLeasedOne: defineStatement(`sagabox.outbox.publish_leased_one${name}`, leasing(messageColumns)),
+    publishLeasedUsual: defineStatement(`sagabox.outbox.publish_leased_usual${name}`, leasing(usualColumns)),
   };
 }

@@ -1,7 +1,8 @@
 import { NotInTransactionError } from "../errors/index.ts";
-import { isGeneratedId, type Message, noHeaders } from "../message/index.ts";
+import { isGeneratedId, type Message } from "../message/index.ts";
 import { type Param, type Queryable, quoteSchema, type Statement, toArrayLiteral } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
+import { isUsual, listParams, messageColumns, singleParams, usualColumns } from "./message-columns.ts";
 import type { Outgoing } from "./outgoing.ts";
 import { guardedStatements, writeStatements } from "./write-statements.ts";
 
@@ -115,7 +116,7 @@ export class OutboxWriter {
   async #writeOnce(tx: Queryable, outgoing: readonly Outgoing[], written: Set<string>): Promise<void> {
     const { publishOnce, publishNamed } = this.#sqlFor(tx);
     const statement = outgoing.some(mayBeGenerated) ? publishOnce : publishNamed;
-    const rows = await this.#run<NewId>(tx, { statement, params: outgoingParams(outgoing) });
+    const rows = await this.#run<NewId>(tx, { statement, params: listParams(outgoing) });
     this.#keepOnly(rows, outgoing, written);
   }
 
@@ -131,7 +132,7 @@ export class OutboxWriter {
     const fresh = outgoing.filter((one) => written.has(one.message.id));
     if (fresh.length === 0) return;
     const params = [
-      ...outgoingParams(fresh),
+      ...listParams(fresh),
       toArrayLiteral(fresh.map((one) => one.schedule?.delayMs ?? null)),
       toArrayLiteral(fresh.map((one) => one.schedule?.atMs ?? null)),
     ];
@@ -173,19 +174,20 @@ function mayBeGenerated({ ownId, message }: Outgoing): boolean {
 function prepareWrite(sql: WriteSql, outgoing: readonly Outgoing[]): PreparedWrite {
   const [one] = outgoing;
   if (one !== undefined && outgoing.length === 1) {
-    if (isUsual(one)) return { statement: sql.publishUsual, params: usualParams(one) };
-    return { statement: sql.publishOne, params: singleParams(one) };
+    if (isUsual(one)) return { statement: sql.publishUsual, params: singleParams(usualColumns, one) };
+    return { statement: sql.publishOne, params: singleParams(messageColumns, one) };
   }
-  return { statement: sql.publish, params: outgoingParams(outgoing) };
+  return { statement: sql.publish, params: listParams(outgoing) };
 }
 
 function prepareLeasedWrite(sql: WriteSql, outgoing: readonly Outgoing[], leaseMs: number): PreparedWrite {
   const [one] = outgoing;
   if (one !== undefined && outgoing.length === 1) {
-    if (isUsual(one)) return { statement: sql.publishLeasedUsual, params: [...usualParams(one), leaseMs] };
-    return { statement: sql.publishLeasedOne, params: [...singleParams(one), leaseMs] };
+    if (isUsual(one))
+      return { statement: sql.publishLeasedUsual, params: [...singleParams(usualColumns, one), leaseMs] };
+    return { statement: sql.publishLeasedOne, params: [...singleParams(messageColumns, one), leaseMs] };
   }
-  return { statement: sql.publishLeased, params: [...outgoingParams(outgoing), leaseMs] };
+  return { statement: sql.publishLeased, params: [...listParams(outgoing), leaseMs] };
 }
 
 function* splitIntoBatches(outgoing: readonly Outgoing[]): Generator<Outgoing[]> {
@@ -266,79 +268,4 @@ function transactionEnded(): NotInTransactionError {
     "The transaction ended before this statement reached it, so nothing was written. " +
       "Await every publish and start before COMMIT or ROLLBACK, and before the function of sql.begin returns or throws.",
   );
-}
-
-type ValueReader = (one: Outgoing) => string | number | boolean | null;
-
-/** What the write statements take of a message, in their order. */
-const COLUMN_VALUES: readonly ValueReader[] = [
-  ({ message }) => message.id,
-  ({ lane }) => lane,
-  ({ stream }) => stream,
-  ({ message }) => message.kind,
-  ({ message }) => message.type,
-  ({ message }) => message.schemaVersion,
-  ({ message }) => message.topic,
-  ({ message }) => message.key,
-  ({ message }) => message.aggregateType,
-  ({ message }) => message.aggregateId,
-  ({ message }) => message.sagaId,
-  ({ message }) => message.correlationId,
-  ({ message }) => message.causationId,
-  ({ message }) => message.traceparent,
-  ({ message }) => message.source,
-  ({ message }) => message.target,
-  ({ message }) => message.priority,
-  ({ maxAttempts }) => maxAttempts,
-  ({ holdsOnDeath }) => holdsOnDeath,
-  ({ message }) => (message.headers === noHeaders ? "{}" : JSON.stringify(message.headers)),
-  ({ message }) => message.data,
-  ({ ttlMs }) => ttlMs,
-];
-
-/** Whether it does without what most messages do without. */
-function isUsual({ message, holdsOnDeath, ttlMs }: Outgoing): boolean {
-  return (
-    message.headers === noHeaders &&
-    message.causationId === null &&
-    message.sagaId === null &&
-    message.aggregateType === null &&
-    message.aggregateId === null &&
-    message.target === null &&
-    ttlMs === null &&
-    !holdsOnDeath
-  );
-}
-
-/** A list for each of them. */
-export function outgoingParams(outgoing: readonly Outgoing[]): Param[] {
-  return COLUMN_VALUES.map((pick) => toArrayLiteral(outgoing.map(pick)));
-}
-
-/** The same for a statement that takes one message. */
-export function singleParams(outgoing: Outgoing): Param[] {
-  return COLUMN_VALUES.map((pick) => {
-    const value = pick(outgoing);
-    return value === null ? null : String(value);
-  });
-}
-
-/** The same for one that is usual, without the rest. One by one: this is nearly every message. */
-export function usualParams({ message, lane, stream, maxAttempts }: Outgoing): Param[] {
-  return [
-    message.id,
-    String(lane),
-    stream,
-    message.kind,
-    message.type,
-    String(message.schemaVersion),
-    message.topic,
-    message.key,
-    message.correlationId,
-    message.traceparent,
-    message.source,
-    String(message.priority),
-    String(maxAttempts),
-    message.data,
-  ];
 }

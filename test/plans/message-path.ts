@@ -2,7 +2,7 @@ import { deadLetterStatements } from "../../src/dead-letter/statements.ts";
 import { ledgerStatements } from "../../src/claim-check/statements.ts";
 import { inboxStatements, onceStatement } from "../../src/inbox/statements.ts";
 import { probeStatements, readStatements } from "../../src/lanes/statements.ts";
-import { singleParams, outgoingParams, usualParams } from "../../src/outbox/writer.ts";
+import { listParams, messageColumns, singleParams, usualColumns } from "../../src/outbox/message-columns.ts";
 import { settleStatements } from "../../src/outbox/statements.ts";
 import { historyStatements } from "../../src/outbox/upkeep/statements.ts";
 import { guardedStatements, writeStatements } from "../../src/outbox/write-statements.ts";
@@ -55,15 +55,15 @@ const messages = [1, 2, 3].map((n) => outgoing({ id: `new-${n}`, lane: LANE, str
 const [message = outgoing()] = messages;
 
 function writing(sql: ReturnType<typeof guardedStatements>): PathStatement[] {
-  const several = outgoingParams(messages);
+  const several = listParams(messages);
   const waits = [textNumbers(3, 60_000), "{NULL,NULL,NULL}"];
   return [
     plain(sql.publish, ...several),
     plain(sql.publishLeased, ...several, 1000),
-    plain(sql.publishOne, ...singleParams(message)),
-    plain(sql.publishUsual, ...usualParams(message)),
-    plain(sql.publishLeasedOne, ...singleParams(message), 1000),
-    plain(sql.publishLeasedUsual, ...usualParams(message), 1000),
+    plain(sql.publishOne, ...singleParams(messageColumns, message)),
+    plain(sql.publishUsual, ...singleParams(usualColumns, message)),
+    plain(sql.publishLeasedOne, ...singleParams(messageColumns, message), 1000),
+    plain(sql.publishLeasedUsual, ...singleParams(usualColumns, message), 1000),
     plain(sql.publishOnce, ...several),
     plain(sql.publishNamed, ...several),
     plain(sql.schedule, ...several, ...waits),
@@ -140,10 +140,10 @@ function queue(): PathStatement[] {
   const delivery = deliveryStatements(SCHEMA);
   const claim = [`{${QUEUE_LANE}}`, "{1}", "{token}"];
   const rows = [toArrayLiteral(QUEUE_LANE), SEQS, IDS];
-  const given = outgoingParams(messages);
+  const params = listParams(messages);
   const carried = [
-    ...given.slice(0, 17),
-    ...given.slice(19, 21),
+    ...params.slice(0, 17),
+    ...params.slice(19, 21),
     toArrayLiteral(FAR_FUTURE),
     toArrayLiteral(FAR_FUTURE),
   ];

@@ -1,4 +1,5 @@
 import { defineStatement } from "../../storage/index.ts";
+import { STORED_COLUMNS } from "../message-columns.ts";
 
 /** Pages of 8 kB that a count reads: about 35,000 rows, a few milliseconds. */
 const PAGES = 500;
@@ -69,9 +70,7 @@ export function depthStatements(schema: string) {
   };
 }
 
-const MESSAGE = `id, seq, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
-              correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers,
-              data, written_at, expires_at`;
+const MESSAGE = `${STORED_COLUMNS}, seq, written_at, expires_at`;
 
 /**
  * Statements for daily partitions. A change runs alone, and gives up instead of letting other queries queue

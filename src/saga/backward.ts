@@ -5,13 +5,13 @@ import type { Progress } from "./forward.ts";
 import { hasEffect, kindMismatch, recordMismatch, undoMismatch } from "./mismatch.ts";
 import type { StepRecord } from "./state.ts";
 
-/** A record to be undone. The step is undefined when the definition does not have it any more. */
+/** A record to undo. `step` is undefined when the definition no longer has the step. */
 interface UndoCandidate {
   readonly place: string;
   readonly step: StepNode | undefined;
 }
 
-/** Undoes what was done or may have been done, the latest first; what began together is undone together. */
+/** Undoes every step that happened or may have happened, latest unit first. Steps of one unit are undone in parallel. */
 export function goBackward(draft: Draft): Progress {
   const units = new Map<number, UndoCandidate[]>();
   for (const [place, record] of Object.entries(draft.state.records)) {
@@ -28,7 +28,7 @@ export function goBackward(draft: Draft): Progress {
   return "done";
 }
 
-// The record of a choice or a repetition says how it was decided; there is nothing to undo.
+// The record of a branch or a repetition holds a decision, which has no effect to undo.
 function isChoice({ definition }: Draft, place: string, record: StepRecord): boolean {
   return recordMismatch(definition, place, record) === undefined;
 }
@@ -43,7 +43,7 @@ function undoOne(draft: Draft, place: string, step: StepNode | undefined): Progr
   const record = draft.state.records[place];
   if (record === undefined) return "done";
   if (record.status === "in_progress") {
-    // Work that is being done in this moment is waited for: undone before it is done, it would be done after all.
+    // Wait for work in flight: an undo that runs before the step would leave the step's effect in place.
     if (step !== undefined && kindMismatch(record, step) === undefined) return "waiting";
     abandon(draft, place, step, "its step has changed");
   }
@@ -68,19 +68,19 @@ function undoOne(draft: Draft, place: string, step: StepNode | undefined): Progr
 }
 
 /**
- * Whether the effect of a step has to be taken back: also when nobody knows whether there is one, and also when the
- * definition cannot do it any more, which is an incident.
+ * Whether the effect of a step has to be undone. True as well if the outcome is unknown, and if the definition has no
+ * undo any more: the missing undo then opens an incident.
  */
 export function needsUndo({ state }: Draft, record: StepRecord, step: StepNode | undefined): boolean {
   const { outcome, status, undo, kind, undoable } = record;
   if (status === "skipped" || (outcome !== "done" && outcome !== "unknown")) return false;
   if (step === undefined || undo?.status === "in_progress" || undo?.status === "failed") return true;
   if (undoable === true) return true;
-  // A wait did nothing, even if a step that does something has replaced it.
+  // A wait has no effect, even if the definition has since replaced it with a step that does.
   if (kind === "wait" || kind === "delay") return false;
-  // A step that only waits has sent nothing: a record that did is of a step of another kind, which this one replaced.
+  // A waiting step sends no commands. If the record has command ids, an earlier definition had another kind of step here.
   if (step.work.kind === "wait" || step.work.kind === "delay") return record.ids.length > 0;
-  // Nothing behind the pivot is undone, and no instance turns back there: one that does began with another definition.
+  // Steps after the pivot have no undo. If the instance is compensating anyway, it began with another definition.
   if (step.undo === null) return state.direction === "backward";
   return step.undo.kind !== "none";
 }

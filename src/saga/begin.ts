@@ -6,7 +6,7 @@ import { endEffort, newRecord, toStorableText, toUndoContext, type Draft } from 
 import { hasUndo, kindMismatch, onlyWaits, undoMismatch } from "./mismatch.ts";
 import type { StepRecord } from "./state.ts";
 
-/** Writes down that a step begins, before anything of it happens. */
+/** Records that a step has begun, then makes its first attempt. */
 export function beginStep(draft: Draft, place: string, step: StepNode, unit: number): StepRecord {
   const record = newRecord(draft.nowMs, "in_progress", unit);
   draft.state.records[place] = record;
@@ -15,7 +15,7 @@ export function beginStep(draft: Draft, place: string, step: StepNode, unit: num
   return record;
 }
 
-/** One try: a command goes out, local work becomes due, or a wait begins. */
+/** Makes one attempt at a step: sends a command, makes local work due, or starts a wait. */
 export function tryStep(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
   const { nowMs } = draft;
   const { work, timeoutMs } = step;
@@ -38,7 +38,7 @@ export function tryStep(draft: Draft, place: string, step: StepNode, record: Ste
       case "run":
       case "tx":
         record.nextAtMs = nowMs;
-        record.dueAtMs = undefined; // whoever does the work watches its time
+        record.dueAtMs = undefined; // the worker that runs the step enforces its timeout
         return;
       case "wait":
         return takeEarlyEvent(draft, place, record);
@@ -59,14 +59,14 @@ export function tryStep(draft: Draft, place: string, step: StepNode, record: Ste
   }
 }
 
-// An earlier try may have been made with an undo, or as the pivot: a later definition does not take that back.
+// Flags are only ever set: an earlier attempt may have run with an undo, or as the pivot, under another definition.
 function noteDefinition(record: StepRecord, step: StepNode): void {
   record.kind ??= step.work.kind;
   if (hasUndo(step)) record.undoable = true;
   if (step.pivot) record.pivot = true;
 }
 
-/** One try to undo a step. Without an undo in the definition the undo fails for good. */
+/** Makes one attempt to undo a step. If the definition has no undo for it, the undo fails permanently. */
 export function tryUndo(draft: Draft, place: string, step: StepNode | undefined, record: StepRecord): void {
   const { undo } = record;
   if (undo === undefined) return;
@@ -98,7 +98,7 @@ export function tryUndo(draft: Draft, place: string, step: StepNode | undefined,
       return;
     case "child": {
       const { epoch, attempt } = undo;
-      // A step of another kind, begun by a release that did not store kinds: no child would ever answer.
+      // Releases that stored no kind may have begun another kind of step here. Without a child there is no reply.
       if (record.ids.length === 0)
         return failUndo(draft, place, record, describeUndoFailure("it has no child saga"));
       const kind = "revoke child";
@@ -112,7 +112,7 @@ export function describeUndoFailure(why = "its step is not known"): string {
   return `it cannot be undone: ${why}`;
 }
 
-// Whoever carries out both commands undoes once by himself. Where the step was no command, at least the undo is known.
+// Lets the consumer of both commands undo only once. If the step was not a command, earlier undo commands are named.
 function referToCommands(
   { work }: StepNode,
   { ids, undo }: StepRecord,
@@ -129,12 +129,12 @@ export function completeStep(draft: Draft, place: string, record: StepRecord, re
   record.status = "completed";
   record.outcome = "done";
   record.result = result;
-  // Also if the definition of now has its pivot elsewhere: the instance must not turn back any more.
+  // Even if the current definition has its pivot elsewhere, this instance must not be compensated any more.
   if (record.pivot === true) draft.state.pivoted = true;
   draft.note({ event: "step_executed", place, from, to: "completed" });
 }
 
-/** For good. Its outcome must be set before. */
+/** Fails a step permanently. The caller sets `record.outcome` first. */
 export function failStep(draft: Draft, place: string, record: StepRecord, error: string): void {
   const from = record.status;
   endEffort(record, draft.nowMs, error);
@@ -142,7 +142,7 @@ export function failStep(draft: Draft, place: string, record: StepRecord, error:
   draft.note({ event: "failed", place, from, to: "failed", note: error });
 }
 
-/** Stops waiting for a step. Whether it was done is unknown, unless it cannot have done anything. */
+/** Stops waiting for a step. Its outcome becomes unknown, unless it cannot have had an effect. */
 export function abandon(draft: Draft, place: string, step: StepNode | undefined, why: string): void {
   const record = draft.state.records[place];
   if (record?.status !== "in_progress") return;
@@ -154,7 +154,7 @@ export function abandon(draft: Draft, place: string, step: StepNode | undefined,
       record.outcome = "unknown";
       break;
     case "run":
-      // It may be running at this moment: its worker is asked to stop it and reports how it ended.
+      // It may be running now: its worker is asked to stop it and reports the outcome.
       if (record.nextAtMs === undefined || record.nextAtMs <= draft.nowMs) {
         record.abandoned = why;
         return;
@@ -198,7 +198,7 @@ function checkDelay(delayMs: number): number {
   throw new Error(`a delay of ${delayMs} ms`);
 }
 
-/** What was thrown, in words that can be kept. */
+/** The text of a thrown value, shortened and cleaned so that PostgreSQL can store it. */
 export function storableErrorText(thrown: unknown): string {
   return toStorableText(errorText(thrown));
 }

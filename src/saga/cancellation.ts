@@ -1,4 +1,4 @@
-/** Whether somebody still wants a piece of work. Its signal is made when somebody looks: most steps never do. */
+/** A cancellation flag with a reason. The AbortSignal is created on first access, because most steps never read it. */
 export class Cancellation {
   #controller: AbortController | undefined;
   #reason: Error | undefined;
@@ -11,12 +11,12 @@ export class Cancellation {
     return this.#controller.signal;
   }
 
-  /** Whether nobody does any more. */
+  /** Whether `cancel` was called. */
   get ended(): boolean {
     return this.#reason !== undefined;
   }
 
-  /** Nobody does any more, for this reason. */
+  /** Aborts the signal. Only the first reason counts. */
   cancel(reason: Error): void {
     this.#reason ??= reason;
     this.#controller?.abort(this.#reason);

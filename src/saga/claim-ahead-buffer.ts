@@ -1,18 +1,18 @@
 import { systemClock } from "../runtime/index.ts";
 import { atTime, type LoadedInstance } from "./saga-store.ts";
 
-/** How far ahead instances are claimed, in time. */
+/** Instances are claimed this many milliseconds of work ahead. */
 const AHEAD_MS = 250;
-/** How many of them for each place, and in all: each is kept in memory. */
+/** Limits per permit and in total, because each claimed instance is held in memory. */
 const MAX_PER_PERMIT = 8;
 const MAX_CLAIMED_AHEAD = 200;
 
-/** How many more instances than there are places may be on their way. */
-export function maxClaimedAhead(places: number): number {
-  return Math.min(places * MAX_PER_PERMIT, MAX_CLAIMED_AHEAD);
+/** How many instances may be claimed beyond the number of permits. */
+export function maxClaimedAhead(permits: number): number {
+  return Math.min(permits * MAX_PER_PERMIT, MAX_CLAIMED_AHEAD);
 }
 
-/** Nobody is kept here for longer. */
+/** The longest time an instance stays in the buffer, in milliseconds. */
 export const MAX_CLAIM_AHEAD_MS = 500;
 
 interface WaitingInstance {
@@ -22,7 +22,7 @@ interface WaitingInstance {
   mail: boolean;
 }
 
-/** An instance whose turn has come. */
+/** A claimed instance that is ready to run. */
 export interface ClaimedInstance {
   readonly instance: LoadedInstance;
   readonly mail: boolean;
@@ -30,9 +30,9 @@ export interface ClaimedInstance {
 }
 
 /**
- * Instances that this process has claimed and that wait for a place: to be claimed one by one costs more than many steps
- * do. Only so many come in as have left their places in a moment lately, so that nobody waits here for long while
- * another process might have time. Whoever waits longer all the same is given back.
+ * Holds instances that this worker has claimed and that wait for a permit. Claiming in batches is cheaper than one by
+ * one. The size follows the recent rate of finished instances, so that none waits here while another worker is idle.
+ * The runner gives back the claims of instances that wait too long.
  */
 export class ClaimAheadBuffer {
   readonly #permits: number;
@@ -42,8 +42,8 @@ export class ClaimAheadBuffer {
   #released = 0;
   #pace = 0;
 
-  constructor(places: number, nowMs = () => systemClock.monotonicMs()) {
-    this.#permits = places;
+  constructor(permits: number, nowMs = () => systemClock.monotonicMs()) {
+    this.#permits = permits;
     this.#nowMs = nowMs;
     this.#countedFromMs = nowMs();
   }
@@ -52,13 +52,13 @@ export class ClaimAheadBuffer {
     return this.#waiting.size;
   }
 
-  /** How many more may come in. */
+  /** How many more instances may be added; negative when the rate has dropped. */
   get room(): number {
     this.#measure();
     return Math.min(this.#pace, maxClaimedAhead(this.#permits)) - this.#waiting.size;
   }
 
-  /** Somebody has left a place. */
+  /** Counts a finished instance, which sets the rate. */
   countRelease(): void {
     this.#released += 1;
     this.#measure();
@@ -68,14 +68,14 @@ export class ClaimAheadBuffer {
     this.#waiting.set(instance.id, { instance, mail, startedHere, sinceMs: this.#nowMs() });
   }
 
-  /** Something came for it. False when it is not here. */
+  /** Marks that an instance has pending input. Returns false if the instance is not in the buffer. */
   poke(id: string): boolean {
     const known = this.#waiting.get(id);
     if (known !== undefined) known.mail = true;
     return known !== undefined;
   }
 
-  /** Whoever waits longest. */
+  /** Removes and returns the instance that has waited longest. */
   next(): ClaimedInstance | undefined {
     for (const [id, { instance, mail, startedHere, sinceMs }] of this.#waiting) {
       this.#waiting.delete(id);
@@ -89,7 +89,7 @@ export class ClaimAheadBuffer {
     return [...this.#waiting.keys()];
   }
 
-  /** Shows out those who have waited too long, and says who they are. */
+  /** Removes the instances that have waited too long, and returns their ids. */
   removeExpired(): readonly string[] {
     const latestMs = this.#nowMs() - MAX_CLAIM_AHEAD_MS;
     return this.#removeWhere((sinceMs) => sinceMs <= latestMs);
@@ -99,16 +99,16 @@ export class ClaimAheadBuffer {
     return this.#removeWhere(() => true);
   }
 
-  /** Somebody else has it now. */
+  /** Removes an instance whose claim was lost. */
   remove(id: string): void {
     this.#waiting.delete(id);
   }
 
-  #removeWhere(isMeant: (sinceMs: number) => boolean): readonly string[] {
-    const gone: string[] = [];
-    for (const [id, { sinceMs }] of this.#waiting) if (isMeant(sinceMs)) gone.push(id);
-    for (const id of gone) this.#waiting.delete(id);
-    return gone;
+  #removeWhere(matches: (sinceMs: number) => boolean): readonly string[] {
+    const removed: string[] = [];
+    for (const [id, { sinceMs }] of this.#waiting) if (matches(sinceMs)) removed.push(id);
+    for (const id of removed) this.#waiting.delete(id);
+    return removed;
   }
 
   #measure(): void {

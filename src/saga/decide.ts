@@ -24,14 +24,14 @@ import {
 } from "./settle-step.ts";
 import { hasEnded, type SagaState, type SagaStatus, type Snapshot } from "./state.ts";
 
-/** More than this many early events of one instance are a mistake of whoever sends them. */
+/** Limit of early events per instance. More are taken for a mistake of the sender and ignored. */
 const MAX_EARLY_EVENTS = 1_000;
-/** After so many processes died with its work in hand, the work is suspected. */
+/** After this many workers died while running a step, the step is a suspect and fails. */
 const MAX_CLAIMS = 5;
 
 /**
- * The whole engine: what happened, and what follows from it. Pure, so that it can be tested without a database, played
- * again over a recorded history, and shown to always end.
+ * The saga engine: takes a state and an input, returns the next state and its effects. It is pure, so it can be tested
+ * without a database, replayed over a recorded history, and checked for termination.
  */
 export function decide(
   definition: SagaDefinition,
@@ -106,10 +106,10 @@ function settleWork(draft: Draft, input: Extract<SagaInput, { kind: "worked" }>)
     : settleStep(draft, input.place, input.outcome);
 }
 
-// Whoever dies with a piece of work in hand leaves its outcome unknown; whatever kills everybody is given up.
+// If a worker dies mid-step, the outcome is unknown. A step that keeps killing workers is failed.
 function failSuspects(draft: Draft, claims: number): void {
   if (claims < MAX_CLAIMS) return;
-  const outcome = { kind: "unknown", error: `${claims} processes died while they did it` } as const;
+  const outcome = { kind: "unknown", error: `${claims} workers died while running it` } as const;
   for (const [place, record] of Object.entries(draft.state.records)) {
     const step = stepAt(draft.definition, place);
     const due = (atMs: number | undefined): boolean => atMs !== undefined && atMs <= draft.nowMs;
@@ -133,13 +133,13 @@ function applyDeadline(draft: Draft): void {
   else draft.note({ event: "noted", note: "its deadline has passed" });
 }
 
-// Two steps may wait for the same event by different keys: it is only for those that find this instance by it.
+// Two steps may wait for one event by different keys. The event is only for the steps whose key names this instance.
 function receiveEvent(draft: Draft, { id, type, data }: Extract<SagaInput, { kind: "event" }>): IgnoreReason {
   const { state, status } = draft;
   if (hasEnded(status)) return "it has ended";
-  const meant = draft.stepsFor({ type, data });
+  const waitingSteps = draft.stepsFor({ type, data });
   const waiting = Object.entries(state.records).find(([place, record]) => {
-    if (record.status !== "in_progress" || !meant.has(stripRound(place))) return false;
+    if (record.status !== "in_progress" || !waitingSteps.has(stripRound(place))) return false;
     const step = stepAt(draft.definition, place);
     return step !== undefined && kindMismatch(record, step) === undefined;
   });
@@ -148,7 +148,7 @@ function receiveEvent(draft: Draft, { id, type, data }: Extract<SagaInput, { kin
     return undefined;
   }
   if (state.direction === "backward") return "it is being compensated";
-  if (meant.size === 0) return "no step of it waits for that";
+  if (waitingSteps.size === 0) return "no step of it waits for that";
   if (state.early.some((event) => event.id === id)) return "it is known already";
   if (state.early.length >= MAX_EARLY_EVENTS) return `${MAX_EARLY_EVENTS} events wait for it already`;
   state.early.push({ id, type, data });
@@ -191,7 +191,7 @@ function revoke(draft: Draft): IgnoreReason {
   return undefined;
 }
 
-/** As far as it goes, and what that makes of the whole. */
+/** Advances the steps as far as possible and derives the status of the instance. */
 function advance(draft: Draft): void {
   const before = draft.status;
   const status = advanceSteps(draft);
@@ -222,7 +222,10 @@ function advanceSteps(draft: Draft): SagaStatus {
   return progress === "failed" ? "failed" : "compensating";
 }
 
-/** Notes what does not fit the definition. Nothing may begin before the definition fits again, or a person has decided. */
+/**
+ * Records mismatches between state and definition, and returns whether there are any. While there are, no step begins
+ * until the definition fits again or an operator decides.
+ */
 function noteMismatches(draft: Draft): boolean {
   const { definition, state } = draft;
   const known = state.mismatches ?? {};
@@ -246,7 +249,7 @@ function describeStepFailure({ state }: Draft): string {
   return latest === undefined ? "it failed" : `step "${latest[0]}" failed: ${latest[1].error ?? "unknown"}`;
 }
 
-/** Opens an incident. If one is open, it gets the steps and the error of now, where they differ. */
+/** Opens an incident, or updates the steps and error of the open one if they have changed. */
 function openIncident(draft: Draft, isOpen: boolean): void {
   const { places, error } = describeIncident(draft.state);
   if (isOpen) {

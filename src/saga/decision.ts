@@ -3,7 +3,7 @@ import type { SagaDefinition } from "./definition.ts";
 import type { ReplayValues } from "./replay-values.ts";
 import type { SagaState, SagaStatus } from "./state.ts";
 
-/** What has to be done in the transaction that saves the new state. */
+/** A side effect that is written in the transaction that saves the new state. */
 export type SagaEffect =
   | {
       readonly kind: "send";
@@ -13,9 +13,9 @@ export type SagaEffect =
       readonly command: AnyCommand;
       readonly data: unknown;
       readonly id: string;
-      /** Ids of commands that this one takes back, with their type. */
+      /** Type and ids of the commands that this one undoes. */
       readonly undoes?: { readonly type: string; readonly ids: readonly string[] };
-      /** Ids of earlier tries that must not be done once this one is. */
+      /** Type and ids of earlier attempts, which must not run after this one. */
       readonly supersedes?: { readonly type: string; readonly ids: readonly string[] };
     }
   | {
@@ -40,7 +40,7 @@ export type SagaEffect =
   | { readonly kind: "open incident"; readonly places: readonly string[]; readonly error: string }
   | { readonly kind: "close incident"; readonly resolution: string };
 
-/** One line of the history. */
+/** One line of the history of an instance. */
 export interface Change {
   readonly event: "state_changed" | "step_executed" | "compensated" | "failed" | "noted";
   readonly place?: string;
@@ -54,15 +54,15 @@ export interface Decision {
   readonly state: SagaState;
   readonly effects: readonly SagaEffect[];
   readonly changes: readonly Change[];
-  /** Why the input changed nothing; undefined when it did. */
+  /** Why the input changed nothing; undefined if it changed something. */
   readonly ignored?: string;
-  /** What it took from the world, where somebody wrote that down. */
+  /** Clock, ids and random numbers that the decision used, if they were recorded. */
   readonly drawn?: ReplayValues | undefined;
 }
 
-/** What a decision needs of the world, handed in so that it can be played again. */
+/** Clock, ids and randomness, injected so that a decision can be replayed. */
 export interface DecisionPorts {
-  /** The database's clock. */
+  /** Time of the database clock, in milliseconds. */
   readonly nowMs: number;
   readonly newId: () => string;
   readonly random: () => number;

@@ -17,14 +17,14 @@ import type { GroupOptions, None, Saga, StepOptions, UndoOptions, WaitOptions } 
 import { groupMembers, stepNode, undoFrom, undoRetry } from "./step-node.ts";
 
 export interface SagaOptions<T extends StandardSchemaV1> {
-  /** Raise it when the steps change; instances finish on the version they began with. */
+  /** Raise it when the steps change. An instance finishes on the version it began with. */
   readonly version: number;
   readonly input: T;
-  /** One instance for each key: a second start with it finds the first. */
+  /** Identifies the instance: a second start with an equal key returns the first instance. */
   readonly key: (input: StandardSchemaV1.InferOutput<T>) => string;
-  /** Before its pivot, an instance that takes longer is compensated. Default: none. */
+  /** An instance that has not reached its pivot within this time is compensated. Default: no deadline. */
   readonly deadline?: Duration | number;
-  /** Whose data it works with: everything it holds is sealed with their key. */
+  /** Names the data subject. Input, state and history of the instance are encrypted with the subject's key. */
   readonly personal?: { readonly subject: (input: StandardSchemaV1.InferOutput<T>) => string };
 }
 
@@ -33,7 +33,10 @@ type Storable<T extends StandardSchemaV1> =
     ? unknown
     : { readonly input: "must be JSON, since it is stored" };
 
-/** A saga, step by step. What it returns is data: it can be drawn, checked, versioned and played without running it. */
+/**
+ * Defines a saga step by step. The result is data, so it can be drawn, checked, versioned and replayed without running
+ * it. Throws SAGA_INVALID if a name, option or step is not valid.
+ */
 export function saga<const T extends StandardSchemaV1>(
   name: string,
   options: SagaOptions<T> & Storable<T>,
@@ -50,7 +53,7 @@ export function saga<const T extends StandardSchemaV1>(
     name,
     version: wholeNumber(`${where}.version`, version, { min: 1, max: 1_000_000 }),
     input,
-    key: (given) => key(given as StandardSchemaV1.InferOutput<T>),
+    key: (value) => key(value as StandardSchemaV1.InferOutput<T>),
     deadlineMs:
       deadline === undefined
         ? null
@@ -58,7 +61,7 @@ export function saga<const T extends StandardSchemaV1>(
     personal:
       personal === undefined
         ? null
-        : { subject: (given) => personal.subject(given as StandardSchemaV1.InferOutput<T>) },
+        : { subject: (value) => personal.subject(value as StandardSchemaV1.InferOutput<T>) },
     nodes: [],
   };
   return new SagaBuilder(definition) as unknown as Saga<StandardSchemaV1.InferOutput<T>, None, "undoable">;
@@ -66,7 +69,7 @@ export function saga<const T extends StandardSchemaV1>(
 
 type BuilderMode = { readonly inside: boolean; readonly forward: boolean };
 
-/** The words, their types forgotten. Each returns a new saga; none changes one. */
+/** Untyped implementation of `Saga`. Every method returns a new builder. */
 class SagaBuilder {
   readonly definition: SagaDefinition;
   readonly #forward: boolean;
@@ -121,11 +124,11 @@ class SagaBuilder {
 
   delay(name: string, time: Duration | number | ((seen: StepContext) => Duration | number)): SagaBuilder {
     const where = this.#describePath(name);
-    const given = typeof time === "function" ? time : () => time;
+    const timeFor = typeof time === "function" ? time : () => time;
     if (typeof time !== "function") milliseconds(where, time, { max: MAX_DURATION_MS });
     const work: Work = {
       kind: "delay",
-      delayMs: (seen) => milliseconds(where, given(seen), { max: MAX_DURATION_MS }),
+      delayMs: (seen) => milliseconds(where, timeFor(seen), { max: MAX_DURATION_MS }),
     };
     return this.#addNode(stepNode(where, name, work, {}, this.#forward, null));
   }
@@ -181,11 +184,11 @@ class SagaBuilder {
     return this.#addNode({ kind: "group", name, mode, whenOneFails, members });
   }
 
-  // The steps of a block are made like those of a saga; they know the names before them.
+  // A nested builder starts with the nodes so far, so that it can reject duplicate names.
   #buildBlock(block: (s: SagaBuilder) => SagaBuilder): readonly Node[] {
     const before = this.definition.nodes;
-    const made = block(new SagaBuilder(this.definition, { inside: true, forward: this.#forward }));
-    return made.definition.nodes.slice(before.length);
+    const built = block(new SagaBuilder(this.definition, { inside: true, forward: this.#forward }));
+    return built.definition.nodes.slice(before.length);
   }
 
   #step(name: string, work: Work, options: StepOptions): unknown {
@@ -196,8 +199,8 @@ class SagaBuilder {
     };
     if (this.#forward) return addStep(null);
     return {
-      undo: (...given: unknown[]) => {
-        const { undo, options: undoOptions } = undoFrom(where, work, given);
+      undo: (...args: unknown[]) => {
+        const { undo, options: undoOptions } = undoFrom(where, work, args);
         return addStep(undo, false, undoOptions);
       },
       undoChild: () => addStep({ kind: "child" }),
@@ -206,7 +209,7 @@ class SagaBuilder {
         return addStep({ kind: "none", reason });
       },
       pivot: () => {
-        if (this.#inside) throw invalid(where, "a pivot must not stand inside a branch or a repetition");
+        if (this.#inside) throw invalid(where, "a pivot must not be inside a branch or a repetition");
         return addStep(null, true);
       },
     };
@@ -230,10 +233,9 @@ const NAME = /^[A-Za-z][A-Za-z0-9_-]{0,99}$/;
 const MAX_STEPS = 500;
 
 /**
- * What the compiler cannot see, or a caller without one did not. Throws at the first mistake. That every step can be
- * reached needs no look at the whole: no word of a definition ends a saga or leaps over steps, so whatever stands behind
- * a block is come to once that block is done. Only blocks could keep something from ever being done, and those in which
- * there is nothing to do are refused.
+ * Checks what the types cannot, or what a JavaScript caller got wrong. Throws SAGA_INVALID at the first mistake.
+ * Reachability needs no check: no builder method ends a saga or skips steps, so every step after a block is reached
+ * once the block is done. Empty blocks are rejected.
  */
 function checkDefinition({ name, nodes, personal }: SagaDefinition): void {
   if (!NAME.test(name)) throw definitionError(`saga "${name}"`, "its name", NAME_RULE);
@@ -253,24 +255,24 @@ function checkDefinition({ name, nodes, personal }: SagaDefinition): void {
       throw definitionError(
         where,
         "its child saga",
-        "has a pivot and cannot be undone: say noUndo(reason) or pivot()",
+        "has a pivot and cannot be undone: call noUndo(reason) or pivot()",
       );
     }
-    const brought = findPersonalSource(work);
-    if (personal === null && brought !== undefined) {
+    const source = findPersonalSource(work);
+    if (personal === null && source !== undefined) {
       throw definitionError(
         where,
-        `"${brought}"`,
-        "brings personal data into the saga: say whose, in its `personal`",
+        `"${source}"`,
+        "brings personal data into the saga: name the data subject in `personal`",
       );
     }
     if (work.kind === "wait" && work.by === null && work.event.key === undefined) {
-      throw definitionError(where, `the event "${work.event.name}"`, "has no key: say `by`");
+      throw definitionError(where, `the event "${work.event.name}"`, "has no key: set `by`");
     }
   }
 }
 
-/** The contract with which personal data would get into the state. */
+/** The contract or child saga that would bring personal data into the state. */
 function findPersonalSource(work: Work): string | undefined {
   if (work.kind === "wait") return work.event.personal === null ? undefined : work.event.name;
   if (work.kind === "send") return work.command.personal === null ? undefined : work.command.name;
@@ -284,20 +286,16 @@ function checkNames(saga: string, nodes: readonly Node[], names: Set<string>): v
     const where = `saga "${saga}", step "${node.name}"`;
     if (!NAME.test(node.name)) throw definitionError(where, "its name", NAME_RULE);
     if (names.has(node.name))
-      throw definitionError(where, "its name", "is taken by another one: names are unique");
+      throw definitionError(where, "its name", "is used by another step: names are unique");
     names.add(node.name);
     if (node.kind === "group") {
       if (node.members.length === 0) throw definitionError(where, "the group", "is empty");
       checkNames(`${saga}", group "${node.name}`, node.members, new Set());
     } else if (node.kind === "branch") {
-      if (Object.keys(node.ways).length === 0) throw definitionError(where, "the choice", "has no way");
+      if (Object.keys(node.ways).length === 0) throw definitionError(where, "the branch", "has no way");
       for (const [name, way] of Object.entries(node.ways)) {
         if (way.length === 0)
-          throw definitionError(
-            where,
-            `the way "${name}"`,
-            "is empty: leave it out, and choose null for nothing to do",
-          );
+          throw definitionError(where, `the way "${name}"`, "is empty: leave it out and choose null instead");
         checkNames(saga, way, names);
       }
     } else if (node.kind === "repeat") {

@@ -1,6 +1,6 @@
 import { defineStatement } from "../storage/index.ts";
 
-/** Statements on the stored definitions of sagas, and on the instances that began with them. */
+/** Statements on the stored saga definitions and on the instances that began with them. */
 export function definitionStatements(schema: string) {
   return {
     readDefinitions: defineStatement(
@@ -8,7 +8,7 @@ export function definitionStatements(schema: string) {
       `select type, version, hash, structure::text as structure from ${schema}.saga_definition
         where type || '/' || version = any($1::text::text[])`,
     ),
-    // The first worker that registers a version writes it; one that comes later finds it.
+    // The first worker that registers a version stores it. Later workers find the row and insert nothing.
     addDefinition: defineStatement(
       "sagabox.saga.add_definition",
       `insert into ${schema}.saga_definition (type, version, hash, structure)
@@ -22,8 +22,8 @@ export function definitionStatements(schema: string) {
           set hash = $3::text, structure = $4::text::json, registered_at = clock_timestamp()
         where type = $1::text and version = $2::integer and hash = $5::text`,
     ),
-    // At most 100,000 unfinished instances are read. With those beyond, a worker still skips no record: it parks them.
-    // The row without a path counts all. A record that has an incident already is left out: a person decides about it.
+    // Reads at most 100,000 unfinished instances. Instances beyond the limit are parked when a worker moves them. The row
+    // without a path counts all instances. Records with an open incident are left out: an operator decides about them.
     unfitRecords: defineStatement(
       "sagabox.saga.unfit_records",
       `with unfinished as (
@@ -44,7 +44,7 @@ export function definitionStatements(schema: string) {
        having count(*) > 0
         order by path nulls first`,
     ),
-    // Instances about a person: the database cannot read their records.
+    // Encrypted instances: the database cannot read their records, so the worker decrypts and compares them.
     encryptedUnfinished: defineStatement(
       "sagabox.saga.encrypted_unfinished",
       `select id from ${schema}.saga_instance

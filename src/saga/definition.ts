@@ -3,20 +3,20 @@ import type { AnyCommand, AnyEvent } from "../message/index.ts";
 import type { RetryPolicy } from "../retry/index.ts";
 import type { Sql } from "../storage/index.ts";
 
-// A definition after its types were checked: plain data and the user's functions. The fluent words that make one are in
-// define-saga.ts; everything that runs, draws or checks a saga reads only this.
+// A saga definition as plain data plus the user's functions. The builder is in define-saga.ts; everything that runs,
+// draws or checks a saga reads only these types.
 
-/** What every function of a definition sees. */
+/** Argument of every function in a definition. */
 export interface StepContext {
   readonly input: unknown;
-  /** Results by the name of the step; those of a group lie below its name. */
+  /** Results by step name. The results of a group are nested under the group's name. */
   readonly steps: Readonly<Record<string, unknown>>;
   readonly sagaId: string;
 }
 
-/** What a function outside the transaction sees as well. */
+/** Argument of a `run` function, which runs outside the transaction. */
 export interface RunStepContext extends StepContext {
-  /** The same for every attempt at this step. An undo sees that of the step it undoes. */
+  /** Equal for all attempts at this step, and for its undo. */
   readonly idempotencyKey: string;
   readonly signal: AbortSignal;
   readonly attempt: number;
@@ -26,7 +26,7 @@ export interface TxStepContext extends StepContext {
   readonly tx: Sql;
 }
 
-/** What the undo of a step knows about it. */
+/** What an undo function knows about the step it undoes. */
 export interface UndoContext {
   readonly outcome: "done" | "unknown";
   readonly result?: unknown;
@@ -53,7 +53,7 @@ export type Undo =
     }
   | { readonly kind: "run"; readonly work: (seen: RunStepContext & UndoContext) => unknown }
   | { readonly kind: "tx"; readonly work: (seen: TxStepContext & UndoContext) => unknown }
-  /** A child saga undoes itself. */
+  /** The child saga is compensated. */
   | { readonly kind: "child" }
   | { readonly kind: "none"; readonly reason: string };
 
@@ -61,26 +61,26 @@ export interface StepNode {
   readonly kind: "step";
   readonly name: string;
   readonly work: Work;
-  /** Null after the pivot, where nothing is undone. */
+  /** Null after the pivot, where steps are never undone. */
   readonly undo: Undo | null;
   readonly pivot: boolean;
-  /** Null: no limit. */
+  /** Null means no timeout. */
   readonly timeoutMs: number | null;
   readonly retry: RetryPolicy;
   readonly undoRetry: RetryPolicy;
 }
 
-/** Steps side by side. */
+/** Steps that run in parallel. */
 export interface GroupNode {
   readonly kind: "group";
   readonly name: string;
   readonly mode: "all" | "any";
-  /** What happens to the others when one of `all` fails: they may finish, or are undone at once. */
+  /** When one member of `all` fails, the others finish first (`finish`) or are undone at once (`abandon`). */
   readonly whenOneFails: "finish" | "abandon";
   readonly members: readonly StepNode[];
 }
 
-/** One of several ways, chosen once. */
+/** A branch with several ways. The choice is made once and stored. */
 export interface BranchNode {
   readonly kind: "branch";
   readonly name: string;
@@ -104,12 +104,12 @@ export interface SagaDefinition {
   readonly input: StandardSchemaV1;
   readonly key: (input: unknown) => string;
   readonly deadlineMs: number | null;
-  /** Whose saga it is, where it is about a person: what it holds is sealed then. */
+  /** Names the data subject, with whose key the instance is encrypted. Null if the saga holds no personal data. */
   readonly personal: { readonly subject: (input: unknown) => string } | null;
   readonly nodes: readonly Node[];
 }
 
-/** Every step, wherever it stands, with the name it is known by: that of its group comes first. */
+/** Every step at any depth with its path: the step's name, prefixed with `group.` inside a group. */
 export function listSteps(
   nodes: readonly Node[],
 ): readonly { readonly path: string; readonly step: StepNode }[] {
@@ -127,7 +127,7 @@ export function listSteps(
   });
 }
 
-/** A node with the number of repetitions around it. */
+/** A node and the number of repetitions that enclose it. */
 interface IndexedNode {
   readonly node: Node;
   readonly depth: number;
@@ -163,13 +163,13 @@ function listNodes(nodes: readonly Node[], depth: number): (readonly [string, In
   });
 }
 
-/** The step at a place. A place is the step's path, followed by `@` and the round where it is repeated. */
+/** The step at a step path. Inside a repetition the path ends with `@` and the round, like `charge@2`. */
 export function stepAt(definition: SagaDefinition, place: string): StepNode | undefined {
   const node = indexNodes(definition).get(stripRound(place))?.node;
   return node?.kind === "step" ? node : undefined;
 }
 
-/** The step, group, branch or repetition at a place; undefined if the definition repeats it more or less often. */
+/** The node at a step path. Undefined if the definition nests it in a different number of repetitions. */
 export function nodeAt(definition: SagaDefinition, place: string): Node | undefined {
   const at = place.indexOf("@");
   const found = indexNodes(definition).get(at === -1 ? place : place.slice(0, at));
@@ -179,14 +179,14 @@ export function nodeAt(definition: SagaDefinition, place: string): Node | undefi
 
 const awaitsEventsCache = new WeakMap<SagaDefinition, boolean>();
 
-/** Whether any step of it waits for an event. */
+/** Whether any step of the saga waits for an event. */
 export function awaitsEvents(definition: SagaDefinition): boolean {
-  let hears = awaitsEventsCache.get(definition);
-  if (hears === undefined) {
-    hears = listSteps(definition.nodes).some(({ step }) => step.work.kind === "wait");
-    awaitsEventsCache.set(definition, hears);
+  let awaits = awaitsEventsCache.get(definition);
+  if (awaits === undefined) {
+    awaits = listSteps(definition.nodes).some(({ step }) => step.work.kind === "wait");
+    awaitsEventsCache.set(definition, awaits);
   }
-  return hears;
+  return awaits;
 }
 
 export function stripRound(place: string): string {

@@ -11,7 +11,7 @@ import {
 import { stepsFor } from "./event-key.ts";
 import type { Effort, SagaState, SagaStatus, Snapshot, StepRecord } from "./state.ts";
 
-/** A decision being made: a copy of the state that may be changed, and what follows from the changes. */
+/** A decision in progress: a mutable copy of the state, with the effects and history lines collected so far. */
 export class Draft {
   readonly definition: SagaDefinition;
   readonly snapshot: Snapshot;
@@ -33,28 +33,28 @@ export class Draft {
     return this.ports.nowMs;
   }
 
-  /** What the functions of the definition see now. */
+  /** The argument for the functions of the definition. */
   stepContext(): StepContext {
     return { input: this.snapshot.input, steps: collectResults(this.state), sagaId: this.snapshot.id };
   }
 
   /** The paths of the steps that an event is for. */
-  stepsFor(heard: { readonly type: string; readonly data: Json }): ReadonlySet<string> {
+  stepsFor(event: { readonly type: string; readonly data: Json }): ReadonlySet<string> {
     const { definition, snapshot } = this;
-    return stepsFor(definition, () => snapshot.key ?? definition.key(snapshot.input), heard);
+    return stepsFor(definition, () => snapshot.key ?? definition.key(snapshot.input), event);
   }
 
   note(change: Change): void {
     this.changes.push(change);
   }
 
-  /** The wait before the next try of a step or its undo. */
+  /** Milliseconds to wait before the next attempt at a step or its undo. */
   delayAfter(step: StepNode, undo: boolean, attempt: number): number {
     return retryDelay(undo ? step.undoRetry : step.retry, attempt, this.ports.random);
   }
 }
 
-/** Results by name, the latest round of a repeated step winning. */
+/** Results by step name. For a repeated step the latest round wins. */
 export function collectResults({ records }: SagaState): Record<string, unknown> {
   const results: Record<string, unknown> = Object.create(null) as Record<string, unknown>;
   for (const [place, result] of resultsInOrder(records)) {
@@ -98,7 +98,7 @@ export function newRecord(nowMs: number, status: StepRecord["status"], unit: num
   };
 }
 
-/** No longer waited for, and no longer tried. */
+/** Ends an effort: clears its timers and stores its error, if any. */
 export function endEffort(effort: Effort, nowMs: number, error?: string): void {
   effort.nextAtMs = undefined;
   effort.dueAtMs = undefined;
@@ -106,22 +106,23 @@ export function endEffort(effort: Effort, nowMs: number, error?: string): void {
   effort.error = error === undefined ? undefined : toStorableText(error);
 }
 
-// Whatever somebody else put into a message: as much as is good to read, and nothing that a database refuses.
+// PostgreSQL rejects NUL characters and lone surrogates.
 const unstorable = /[\0\p{Cs}]/gu;
 
+/** Cuts an error text to 1,000 characters and replaces characters that PostgreSQL cannot store. */
 export function toStorableText(error: string): string {
   return error.slice(0, 1_000).replace(unstorable, "\uFFFD");
 }
 
-/** What the undo of a step is told about it. */
+/** Outcome and result of a step, for its undo function. */
 export function toUndoContext({ outcome, result }: StepRecord): UndoContext {
   return outcome === "done" ? { outcome: "done", result } : { outcome: "unknown" };
 }
 
 /**
- * A copy that a decision may change. What others put into the state, results and events, is only read and stays the same
- * object. Each record gets all its fields in one order, whatever it had: to the engine below us they are then all of
- * one kind, which makes every look at them cheaper. What a newer version of this library knows is kept.
+ * A copy that a decision may change. Results and events are never changed, so the copy shares them. Each record gets all
+ * fields in one order, so that V8 gives all records one hidden class and reads them faster. Fields that a newer release
+ * has written are kept.
  */
 function copyState(state: SagaState): SagaState {
   const records: Record<string, StepRecord> = {};

@@ -39,12 +39,12 @@ import { traceTransition } from "./trace-saga.ts";
 import { buildTransition, type Transition } from "./transition.ts";
 import { writeTransition } from "./write-transition.ts";
 
-/** An open transaction that can also take messages. */
+/** An open transaction that can also send messages. */
 export interface SagaTransaction extends Queryable {
   send(outgoing: Outgoing): Promise<unknown>;
-  /** Called after the commit, where we know of it; else at once. */
-  onCommit(told: () => void): void;
-  /** Whether we know of the commit, and that what is written now is part of it. */
+  /** Calls the listener after the commit, or at once if the commit cannot be observed. */
+  onCommit(listener: () => void): void;
+  /** Whether the commit can be observed, because sagabox opened the transaction. */
   readonly knowsCommit: boolean;
 }
 
@@ -57,33 +57,33 @@ export interface SagaEngineParts {
   readonly observer: Observer;
   readonly spans: Spans;
   readonly maxStateBytes: number;
-  /** How long something is kept for an instance that does not exist yet. */
+  /** How long events are kept for an instance that does not exist yet, in milliseconds. */
   readonly earlyMs: number;
-  /** Undefined where there are no keys: sagas about persons can neither be started nor moved then. */
+  /** Undefined without a key ring: sagas with personal data can then neither be started nor moved. */
   readonly vault?: SagaVault | undefined;
-  /** Opens the personal fields in the reply to the command of this name. */
+  /** Decrypts the personal fields in the reply to the named command. */
   readonly openReply?: (name: string, reply: Json, tx: Queryable) => Promise<UnpackedPayload>;
 }
 
 interface ApplyOptions {
-  /** Whether the claim is given back with it. */
+  /** Whether to release the claim in the statement that saves the transition. */
   readonly release?: (decision: Decision) => boolean;
-  /** It does not exist yet. */
+  /** Set for a new instance, which is inserted. */
   readonly birth?: Birth;
-  /** Throws when the result is too large, so that whatever was written with it is rolled back. */
+  /** Throws if the state is too large, so that the transaction of a `tx` step is rolled back. */
   readonly whole?: boolean;
 }
 
 interface ApplyResult {
   readonly instance: LoadedInstance;
-  /** Something came for it before it existed. */
+  /** Whether the new instance has pending input that arrived before its start. */
   readonly mail?: boolean;
   readonly ignored?: string;
 }
 
 type SendEffect = Extract<SagaEffect, { kind: "send" }>;
 
-/** Moves instances: one decision, and everything that follows from it in one transaction. */
+/** Moves saga instances. A decision, its history and its effects are written in one transaction. */
 export class SagaEngine {
   readonly parts: SagaEngineParts;
   readonly clock = new DatabaseClock();
@@ -96,7 +96,7 @@ export class SagaEngine {
     return this.parts.sql;
   }
 
-  /** The sagas that this process can move, by name and version: without keys none about a person. */
+  /** `name/version` of each saga that this worker can move. Sagas with personal data need a key ring. */
   listMovableSagas(): readonly string[] {
     const { registry, vault } = this.parts;
     return registry
@@ -105,7 +105,7 @@ export class SagaEngine {
       .map(({ name, version }) => `${name}/${version}`);
   }
 
-  /** Undefined when there is none, or when its person was erased: nothing can be done with it then. */
+  /** Locks and loads an instance. Undefined if it does not exist or its data subject was erased. */
   async load(tx: Queryable, id: string): Promise<LoadedInstance | undefined> {
     const [row] = (await tx.run<InstanceRow>(this.sql.load, [id])).rows;
     return row === undefined ? undefined : this.open(row, tx);
@@ -117,7 +117,7 @@ export class SagaEngine {
     return instance === "erased" ? undefined : instance;
   }
 
-  /** The instance afterwards, or why nothing changed. Throws SAGA_CONFLICT when somebody else was faster. */
+  /** Applies an input and returns the new instance, or why it was ignored. Throws SAGA_CONFLICT on a stale version. */
   async apply(
     tx: SagaTransaction,
     definition: SagaDefinition,
@@ -156,7 +156,7 @@ export class SagaEngine {
     return { instance: applyDecision(before, sendable), mail };
   }
 
-  // What is too large to be kept must not stand in the way of everything that comes after it.
+  // A result that is too large is dropped, so that it does not block later inputs.
   async #applyWithoutResult(
     tx: SagaTransaction,
     definition: SagaDefinition,
@@ -175,7 +175,7 @@ export class SagaEngine {
     return { ...decide(definition, before, input, ports), drawn };
   }
 
-  /** Whether a decision is nothing but a new state, so that one statement is enough. */
+  /** Whether a decision needs no effects beyond the `save` statement. */
   isStateOnly({ effects, ignored }: Decision): boolean {
     return (
       ignored === undefined &&
@@ -214,14 +214,14 @@ export class SagaEngine {
     try {
       return buildTransition(definition, before, decision, cause, { release, maxStateBytes });
     } catch (error) {
-      // Whoever starts a saga with too much is told.
+      // The caller of a start gets the error.
       if (!isSagaboxError(error, "SAGA_STATE_TOO_LARGE") || cause.input.kind === "start" || whole)
         throw error;
       return undefined;
     }
   }
 
-  // A command that cannot be sent because its data are wrong fails its step; the decision is made on from there.
+  // A command with invalid data fails its step. The failure is decided on top of the first decision.
   async #compose(
     tx: Queryable,
     definition: SagaDefinition,
@@ -239,7 +239,7 @@ export class SagaEngine {
       try {
         outgoing.push(await sagaCommand(this.parts, before, effect, cause, tx));
       } catch (thrown) {
-        if (classifyFailure(thrown) === "infrastructure") throw thrown; // not the fault of its data
+        if (classifyFailure(thrown) === "infrastructure") throw thrown; // the data are not the cause
         current = this.#failUnsendable(definition, before, current, effect, thrown);
       }
     }
@@ -267,7 +267,7 @@ export class SagaEngine {
     };
   }
 
-  /** Leaves something for an instance, to be taken up by whoever knows its version. False when there is none. */
+  /** Stores pending input for an instance. Returns false if the instance does not exist. */
   async addPendingInput(
     tx: Queryable,
     sagaId: string,
@@ -286,7 +286,7 @@ export class SagaEngine {
   }
 }
 
-// A result that cannot be kept was made all the same, so the step counts as done in an unknown way.
+// Replaces a result that is too large with a failure. The step has run, so its outcome is unknown.
 function dropLargeResult(cause: Cause, { state }: LoadedInstance): Cause | undefined {
   const { input } = cause;
   const error = "its result is too large to be kept with the saga";
@@ -301,19 +301,19 @@ function dropLargeResult(cause: Cause, { state }: LoadedInstance): Cause | undef
   return { ...cause, input: { ...input, outcome } };
 }
 
-/** For so long our own steady clock cannot have drifted from the database's by anything that matters. */
+/** Within this time the drift between the monotonic clock and the database clock is negligible. */
 const MAX_READING_AGE_MS = 10_000;
 
-/** The database's clock as far as this process knows it: as it was last read, reckoned on by our own steady clock. */
+/** Estimates the database clock from its last reading and the monotonic clock of this process. */
 export class DatabaseClock {
   #lastReading: { readonly nowMs: number; readonly atMs: number } | undefined;
 
-  /** A reading took some time to come here. One that is behind what we reckon took longer than the one before. */
+  /** Takes a reading, unless it is behind the estimate: such a reading was delayed on its way. */
   update(nowMs: number): void {
     if (nowMs > (this.nowMs ?? 0)) this.#lastReading = { nowMs, atMs: systemClock.monotonicMs() };
   }
 
-  /** Undefined when it was not read lately. */
+  /** Undefined if the last reading is too old. */
   get nowMs(): number | undefined {
     const sinceMs =
       this.#lastReading === undefined ? Infinity : systemClock.monotonicMs() - this.#lastReading.atMs;
@@ -331,7 +331,7 @@ interface NewPendingInput {
   readonly seal: SubjectCipher | undefined;
 }
 
-/** Leaves something for an instance, with a claim on whatever is attached to it. False when there is no such instance. */
+/** Stores pending input and holds its attachments. Returns false if the instance does not exist. */
 async function addPendingInput(
   sql: SagaStatements,
   tx: Queryable,
@@ -345,7 +345,7 @@ async function addPendingInput(
   return rows.length > 0;
 }
 
-/** Carries out what a decision means for the children of an instance, or for its parent. */
+/** Carries out the effects of a decision on child sagas and on the parent. */
 async function applyFamilyEffect(
   engine: SagaEngine,
   tx: SagaTransaction,
@@ -395,7 +395,7 @@ async function startChild(
   await engine.addPendingInput(tx, before.id, engine.parts.newId(), `child:${id}`, failed, before.seal);
 }
 
-// A child that is not there, because its start failed or because it was deleted, would never answer.
+// If the child does not exist (its start failed, or it was deleted), the undo is refused: no child would ever reply.
 async function revokeChild(
   engine: SagaEngine,
   tx: SagaTransaction,

@@ -7,12 +7,12 @@ interface ReceivedEvent {
   readonly data: unknown;
 }
 
-/** The key of an event as a step that waits for it has it. */
+/** The instance key that a waiting step reads from an event. */
 export function keyFor({ event, by }: Wait, data: unknown): string {
   return by === null ? (event.key?.(data) ?? "") : by(data);
 }
 
-/** The key that an event has for the steps that wait for it, if it is another than that of the instance. */
+/** The key that waiting steps read from an event, if none of them reads the key of the instance. */
 export function otherKey(
   definition: SagaDefinition,
   key: string,
@@ -23,8 +23,8 @@ export function otherKey(
 }
 
 /**
- * The paths of the steps that an event is for: those that wait for it and find the key of the instance in it. What is
- * left of erased data may tell no key at all; then it is for all that wait for it, since it came here by its key.
+ * The paths of the steps that an event is for: they wait for it, and read the key of the instance from it. Erased data
+ * may hold no key any more. The event was routed here by its key before, so it is then for all steps that wait for it.
  */
 export function stepsFor(
   definition: SagaDefinition,
@@ -33,9 +33,9 @@ export function stepsFor(
 ): ReadonlySet<string> {
   const waits = findWaits(definition, type);
   if (waits.length === 0) return new Set();
-  const ours = tryKey(key);
-  const meant = waits.filter(({ wait }) => ours !== undefined && tryKey(() => keyFor(wait, data)) === ours);
-  const found = meant.length === 0 && holdsErased(data) ? waits : meant;
+  const own = tryKey(key);
+  const matching = waits.filter(({ wait }) => own !== undefined && tryKey(() => keyFor(wait, data)) === own);
+  const found = matching.length === 0 && holdsErased(data) ? waits : matching;
   return new Set(found.map(({ path }) => path));
 }
 
@@ -48,7 +48,7 @@ function findWaits(
   );
 }
 
-// The functions of one version are asked about what another one was sent: what they throw is no answer.
+// A key function may get an event that was sent for another version. If it throws, the event has no key for it.
 function tryKey(key: () => string): string | undefined {
   try {
     return key();

@@ -5,17 +5,17 @@ const BATCH = 500;
 const PENDING_INPUT_BATCH = 5_000;
 
 export interface ForgetSagasOptions {
-  /** How long ago an instance must have ended. */
+  /** Minimum time since the end of an instance, in milliseconds. */
   readonly olderThanMs: number;
-  /** How many one statement deletes, with everything that belongs to them. Default 500. */
+  /** How many instances one statement deletes. Default 500. */
   readonly batchSize?: number;
   /** Stops between two batches. */
   readonly signal?: AbortSignal;
 }
 
 /**
- * Deletes instances that ended so long ago, with their incidents, and mail nobody came for. Their lines stay in the
- * audit log, which has a retention of its own. Resolves with their number.
+ * Deletes instances that ended longer ago than `olderThanMs`, their incidents, and expired pending input. Their lines in
+ * the audit log stay, since the log has its own retention. Resolves with the numbers of deleted rows.
  */
 export async function forgetSagas(
   database: Database,
@@ -23,10 +23,10 @@ export async function forgetSagas(
   { olderThanMs, batchSize = BATCH, signal }: ForgetSagasOptions,
 ): Promise<{ readonly instances: number; readonly mail: number }> {
   const { forget, forgetUnclaimed } = sagaStatements(quoteSchema(schema));
-  const inBatches = async (removed: () => Promise<number>, size: number): Promise<number> => {
+  const inBatches = async (removeBatch: () => Promise<number>, size: number): Promise<number> => {
     let total = 0;
     while (signal?.aborted !== true) {
-      const count = await removed();
+      const count = await removeBatch();
       total += count;
       if (count < size) break;
     }

@@ -4,12 +4,12 @@ import type { BranchNode, GroupNode, Node, RepeatNode, StepNode } from "./defini
 import { newRecord, type Draft } from "./draft.ts";
 import type { StepRecord } from "./state.ts";
 
-/** done: all of it · waiting: something has to happen first · failed: it cannot go on. */
+/** done: all steps are done · waiting: a step is in flight · failed: a step failed permanently. */
 export type Progress = "done" | "waiting" | "failed";
 
 /**
- * Goes as far as it can: what was done before is found in the records, what comes next is begun. Where it stands is
- * never stored, so it cannot disagree with what happened.
+ * Walks the definition from its start, skips steps that have a record, and begins the next ones. No position is stored,
+ * so it cannot disagree with the records.
  */
 export function goForward(draft: Draft): Progress {
   return visitSequence(draft, draft.definition.nodes, "");
@@ -67,7 +67,7 @@ function visitAllGroup(
   progress: readonly Progress[],
 ): Progress {
   if (!progress.includes("failed")) return progress.includes("waiting") ? "waiting" : "done";
-  // After the pivot nothing is undone, so the others are always let finish.
+  // After the pivot no step is undone, so the other members always finish.
   if (group.whenOneFails === "abandon" && !draft.state.pivoted) {
     for (const { place, step } of places) abandon(draft, place, step, "another one of its group failed");
   }
@@ -75,7 +75,7 @@ function visitAllGroup(
   return waiting ? "waiting" : "failed";
 }
 
-// The first to succeed is enough. What the others did, or may have done, is undone before the saga goes on.
+// The first member that succeeds wins. The others are undone before the saga continues.
 function visitAnyGroup(
   draft: Draft,
   group: string,
@@ -88,7 +88,7 @@ function visitAnyGroup(
   if (winner === null) {
     delete choices[group];
     if (progress.includes("waiting")) return "waiting";
-    return progress.includes("failed") ? "failed" : "done"; // done: a person has skipped them all
+    return progress.includes("failed") ? "failed" : "done"; // done: an operator has skipped all members
   }
   const losers = places.filter(({ place }) => place !== winner);
   for (const { place, step } of losers) abandon(draft, place, step, "another one of its group was first");
@@ -98,7 +98,7 @@ function visitAnyGroup(
 function visitBranch(draft: Draft, branch: BranchNode, round: string): Progress {
   const place = branch.name + round;
   const known = draft.state.records[place];
-  if (known !== undefined) return toProgress(known); // it failed, or a person has decided
+  if (known !== undefined) return toProgress(known); // the choice failed, or an operator decided
   let way = draft.state.choices[place];
   if (way === undefined) {
     const chosen = tryOrFail(draft, place, () => ({ way: branch.choose(draft.stepContext()) }))?.way;
@@ -117,7 +117,7 @@ function visitBranch(draft: Draft, branch: BranchNode, round: string): Progress 
 function visitRepeat(draft: Draft, repeat: RepeatNode, round: string): Progress {
   const place = repeat.name + round;
   const known = draft.state.records[place];
-  if (known !== undefined) return toProgress(known); // it failed, or a person has decided
+  if (known !== undefined) return toProgress(known); // the repetition failed, or an operator decided
   const rounds = (draft.state.rounds[place] ??= { round: 1, over: false });
   while (!rounds.over) {
     const progress = visitSequence(draft, repeat.body, `${round === "" ? "@" : `${round}.`}${rounds.round}`);
@@ -143,7 +143,7 @@ function tryOrFail<T>(draft: Draft, place: string, work: () => T): T | undefined
   }
 }
 
-// A choice that cannot be made fails like a step, so that it shows in the history and can be tried again.
+// A branch whose choice throws fails like a step, so that it appears in the history and can be retried.
 function failNode(draft: Draft, place: string, error: string): void {
   const unit = (draft.state.units += 1);
   const record = newRecord(draft.nowMs, "failed", unit);

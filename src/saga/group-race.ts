@@ -1,6 +1,6 @@
 import type { SagaState } from "./state.ts";
 
-/** Another one of its group was first, so that nobody needs it. */
+/** Whether another member of an `any` group has won, so that this step is not needed. */
 export function hasLostRace({ choices }: SagaState, place: string): boolean {
   const [path = "", round] = place.split("@");
   const [group = "", member] = path.split(".");

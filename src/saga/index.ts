@@ -1,6 +1,6 @@
-// Sagas: several steps over several services that end done, or undone. A definition is data; `decide` is the whole
-// engine, pure; one transaction per transition holds the new state, its history and the commands that follow from it.
-// A saga is a consumer like any other; what is due without a message (local steps, timeouts) is found by the runner.
+// Sagas: processes of several steps over several services that end completed or compensated. A definition is data, and
+// `decide` is a pure function. Each transition writes state, history and commands in one transaction. Replies and events
+// arrive through ordinary consumers; the runner finds work that is due without a message (local steps, timeouts).
 export { saga, type SagaOptions } from "./define-saga.ts";
 export { listSteps, type SagaDefinition } from "./definition.ts";
 export { definitionStatements } from "./definition-statements.ts";

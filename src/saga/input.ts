@@ -1,33 +1,33 @@
 import type { Json } from "../message/index.ts";
 
-/** How a piece of work ended, as far as is known. */
+/** Outcome of a step or an undo, as far as it is known. */
 export type WorkOutcome =
   | { readonly kind: "done"; readonly result?: Json | undefined }
-  /** Said no: it was not done, and asking again is no use. */
+  /** Rejected: the work has no effect, and a retry would not help. */
   | { readonly kind: "refused"; readonly error: string }
-  /** `certain`: nothing happened. Otherwise it may have. */
+  /** `certain`: the work had no effect. Otherwise it may have had one. `permanent`: do not retry. */
   | {
       readonly kind: "failed";
       readonly error: string;
       readonly certain?: boolean;
       readonly permanent?: boolean;
     }
-  /** Nobody knows: out of time, or the process died. */
+  /** Timed out, or the worker died. */
   | { readonly kind: "unknown"; readonly error: string };
 
-/** Who did something by hand, and why. */
+/** The person behind an operator action, and their reason. */
 export interface Operator {
   readonly actor: string;
   readonly reason: string;
 }
 
-/** Everything that can happen to an instance. Kept with its history, so that it can be played again. */
+/** Everything that can happen to an instance. Stored in its history, so that it can be replayed. */
 export type SagaInput =
   | { readonly kind: "start" }
-  /** Time has passed. `claims`: how often somebody began its local work and never came back. */
+  /** Time has passed. `claims`: how many workers claimed the instance without settling it. */
   | { readonly kind: "tick"; readonly claims?: number }
   | { readonly kind: "reply"; readonly requestId: string; readonly outcome: WorkOutcome }
-  /** Local work of this place and epoch has ended. */
+  /** A local step or undo has ended. `place` is its step path. */
   | {
       readonly kind: "worked";
       readonly place: string;
@@ -36,7 +36,7 @@ export type SagaInput =
       readonly attempt: number;
       readonly outcome: WorkOutcome;
     }
-  /** `by`: where a person, not a message, brought it. */
+  /** `by` is set if an operator sent the event instead of a message. */
   | {
       readonly kind: "event";
       readonly id: string;
@@ -50,7 +50,7 @@ export type SagaInput =
       readonly end: "completed" | "compensated" | "past pivot";
       readonly results?: Json;
     }
-  /** The parent takes it back. */
+  /** The parent undoes the step that started this child. */
   | { readonly kind: "revoke" }
   | { readonly kind: "compensate"; readonly by: Operator }
   | { readonly kind: "cancel"; readonly by: Operator }

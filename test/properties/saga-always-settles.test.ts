@@ -24,7 +24,7 @@ const mustHappen = [
 
   "another one of its group was first",
   "another one of its group failed",
-  "5 processes died while they did it",
+  "5 workers died while running it",
   "its pivot has begun, and nobody knows yet how it ended",
   "its parent took it back",
   "not taken",

@@ -12,11 +12,11 @@ const [BFailed, CFailed, BUndone, CUndone] = [of("b.failed"), of("c.failed"), of
 const codes = (declared: Parameters<typeof checkFlow>[0]) =>
   checkFlow(declared).map(({ code, event: about }) => `${code} ${about}`);
 
-test("F9: the documents' choreography has nothing to be asked about", () => {
+test("F9: the choreography of the guide has no findings", () => {
   expect(checkFlow(shop.orderFlow)).toEqual([]);
 });
 
-test("F9: an effect that nothing undoes on a failing way is found, with the way and what to do", () => {
+test("F9: a missing compensation is found, with the scenario and a remedy", () => {
   const forgetful = flow("order")
     .begins(shop.OrderPlaced)
     .on(shop.OrderPlaced, { by: "stock", leadsTo: shop.StockReserved })
@@ -38,7 +38,7 @@ test("F9: an effect that nothing undoes on a failing way is found, with the way 
   ]);
 });
 
-test("F9: each effect is asked for by itself: a refund without a release is not enough", () => {
+test("F9: every effect needs its own undo: a refund without a release is not enough", () => {
   const { reactions, ...rest } = shop.orderFlow;
   const without = {
     ...rest,
@@ -47,7 +47,7 @@ test("F9: each effect is asked for by itself: a refund without a release is not 
   expect(codes(without)).toEqual(["missing-compensation stock.reserved"]);
 });
 
-test("an effect with a reason to stay needs no undo, and neither does what follows from the failure", () => {
+test("an effect with noUndo() needs no undo, and neither does an effect that follows from the failure", () => {
   const noted = flow("f")
     .begins(A)
     .on(A, { by: "s", leadsTo: B })
@@ -58,7 +58,7 @@ test("an effect with a reason to stay needs no undo, and neither does what follo
   expect(codes(noted)).toEqual([]);
 });
 
-test("an alternative that is no failure asks for no undo", () => {
+test("an alternative outcome needs no undo", () => {
   const either = flow("f")
     .begins(A)
     .on(A, { by: "s", leadsTo: B })
@@ -67,7 +67,7 @@ test("an alternative that is no failure asks for no undo", () => {
   expect(codes(either)).toEqual([]);
 });
 
-test("a compensation that can fail has undone nothing then", () => {
+test("a compensation that fails undoes nothing", () => {
   const shaky = flow("f")
     .begins(A)
     .on(A, { by: "s", leadsTo: B })
@@ -78,7 +78,7 @@ test("a compensation that can fail has undone nothing then", () => {
   expect(codes(byHand)).toEqual([]);
 });
 
-test("F9: events that go round in a circle are found, and do not keep the check from ending", () => {
+test("F9: a loop is found, and the check terminates", () => {
   const round = flow("f")
     .begins(A)
     .on(A, { by: "s", leadsTo: B })
@@ -88,7 +88,7 @@ test("F9: events that go round in a circle are found, and do not keep the check 
   expect(checkFlow(round).map(({ code, where }) => [code, where])).toEqual([["loop", ["b", "c", "b"]]]);
 });
 
-test("events that only lead to each other never happen", () => {
+test("events that only lead to each other are unreachable", () => {
   const island = flow("f")
     .begins(A)
     .on(A, { by: "s", leadsTo: B })
@@ -106,7 +106,7 @@ test("an event that leads nowhere must be a declared end, and an end must lead n
   expect(codes(body.ends(A, B, C))).toEqual(["end-goes-on a"]);
 });
 
-test("undoing what has not happened on that way is found", () => {
+test("an undo of an event that has not happened is found", () => {
   const early = flow("f")
     .begins(A)
     .on(A, { by: "s", leadsTo: B, orFailsWith: BFailed })
@@ -116,7 +116,7 @@ test("undoing what has not happened on that way is found", () => {
   expect(codes(early)).toEqual(["undo-of-nothing c"]);
 });
 
-test("undoing what happens beside it is a race, and twice the same undo is one too many", () => {
+test("an undo of a concurrent event is a race, and two undos of one event are reported", () => {
   const beside = flow("f")
     .begins(A)
     .on(A, { by: "s", leadsTo: B })
@@ -129,12 +129,12 @@ test("undoing what happens beside it is a race, and twice the same undo is one t
   expect(codes(eager)).toContain("undone-twice b");
 });
 
-test("an event that two reactions publish on one way is a duplicate", () => {
+test("an event that two reactions publish in one scenario is a duplicate", () => {
   const doubled = flow("f").begins(A).on(A, { by: "s", leadsTo: B }).on(A, { by: "t", leadsTo: B }).ends(B);
   expect(codes(doubled)).toEqual(["made-twice b"]);
 });
 
-test("a flow with too many ways is checked as far as possible, and says so", () => {
+test("a flow with too many scenarios is checked up to the limit and reported", () => {
   const many = Array.from({ length: 16 }, (_, n) => [of(`x${n}`), of(`y${n}`)] as const);
   const body = many.reduce(
     (grown, [x, y], n) => grown.on(A, { by: `s${n}`, leadsTo: x, or: y }),

@@ -1,12 +1,12 @@
 import { finding, type FlowFinding } from "./finding.ts";
 import { type Flow, type Outcome, publishedBy, type Reaction, reactionsTo } from "./flow.ts";
 
-/** More ways than this are not followed; what can be said without them still is. */
+/** Upper bound for the scenarios to enumerate. Checks that need no scenarios run regardless. */
 const MAX_SCENARIOS = 20_000;
 
 /**
- * What a careful colleague would ask about the flow: forgotten compensations, loops, events that lead nowhere or never
- * happen, undoing what was not done. Pure; an empty list means that nothing was found. Best called in a test.
+ * Checks a flow for missing compensations, loops, dead ends, unreachable events and invalid undos. Returns one finding
+ * per problem, or an empty array. The function is pure, so call it in a unit test.
  */
 export function checkFlow(flow: Flow): readonly FlowFinding[] {
   const found = [
@@ -29,8 +29,8 @@ function checkReachability(flow: Flow): FlowFinding[] {
         code: "unreachable",
         event: name,
         where: [name],
-        what: `"${name}" never happens: no way from the beginning leads to it.`,
-        remedy: "Add the reaction that leads to it, begin with it, or leave it out.",
+        what: `"${name}" never happens: no path from the beginning leads to it.`,
+        remedy: "Add a reaction that leads to it, add it to begins(), or remove it.",
       }),
     );
 }
@@ -41,9 +41,9 @@ function checkLoops(flow: Flow): FlowFinding[] {
       code: "loop",
       event: loop[0] ?? "",
       where: loop,
-      what: `The events go round in a circle: ${loop.join(" → ")}.`,
+      what: `The events form a loop: ${loop.join(" → ")}.`,
       remedy:
-        "Give it an end: another event for the last try, or leave the repetition to the retries of a handler.",
+        "Publish a different event for the last attempt, or use the retries of the handler instead of a loop.",
     }),
   );
 }
@@ -51,24 +51,24 @@ function checkLoops(flow: Flow): FlowFinding[] {
 function checkEnds(flow: Flow): FlowFinding[] {
   const reached = findReachable(flow);
   return flow.events.flatMap(({ name }) => {
-    const goesOn = reactionsTo(flow, name).length > 0;
+    const hasReactions = reactionsTo(flow, name).length > 0;
     const end = flow.ends.includes(name);
-    if (goesOn && end) {
+    if (hasReactions && end) {
       return finding({
         code: "end-goes-on",
         event: name,
         where: [name],
-        what: `"${name}" is declared as an end, but somebody reacts to it.`,
-        remedy: "Take it out of ends(), and name the events that follow from it.",
+        what: `"${name}" is declared as an end, but a service reacts to it.`,
+        remedy: "Remove it from ends(), and add the events that follow from it.",
       });
     }
-    if (goesOn || end || !reached.has(name)) return [];
+    if (hasReactions || end || !reached.has(name)) return [];
     return finding({
       code: "dead-end",
       event: name,
       where: [name],
-      what: `Nobody reacts to "${name}", and it is no declared end.`,
-      remedy: "Add the reaction that is missing, or name it in ends().",
+      what: `No service reacts to "${name}", and it is not a declared end.`,
+      remedy: "Add the missing reaction, or add the event to ends().",
     });
   });
 }
@@ -76,9 +76,9 @@ function checkEnds(flow: Flow): FlowFinding[] {
 function checkScenarios(flow: Flow): FlowFinding[] {
   const found = new Map<string, FlowFinding>();
   let count = 0;
-  for (const way of listScenarios(flow)) {
+  for (const scenario of listScenarios(flow)) {
     if (++count > MAX_SCENARIOS) return [...found.values(), tooMany(flow)];
-    for (const one of checkScenario(flow, way)) {
+    for (const one of checkScenario(flow, scenario)) {
       const known = found.get(`${one.code} ${one.what}`);
       if (known === undefined || known.where.length > one.where.length)
         found.set(`${one.code} ${one.what}`, one);
@@ -92,24 +92,24 @@ function tooMany(flow: Flow): FlowFinding {
     code: "not-all-checked",
     event: flow.begins[0] ?? "",
     where: [],
-    what: `There are more than ${MAX_SCENARIOS} ways through the flow; the others were not looked at.`,
-    remedy: "Split it into flows that follow each other.",
+    what: `The flow has more than ${MAX_SCENARIOS} scenarios; the rest were not checked.`,
+    remedy: "Split the flow into several flows that follow each other.",
   });
 }
 
-/** The events that follow directly from this one. */
+/** Returns the events that a reaction to this event may publish. */
 function findFollowing(flow: Flow, event: string): readonly string[] {
   return [...new Set(reactionsTo(flow, event).flatMap(publishedBy))];
 }
 
-/** Every event that some way from a beginning leads to. */
+/** Returns all events that can be reached from a beginning. */
 function findReachable(flow: Flow): ReadonlySet<string> {
   const reached = new Set(flow.begins);
   for (const event of reached) for (const next of findFollowing(flow, event)) reached.add(next);
   return reached;
 }
 
-/** Circles of events, one for each event that closes one; first and last are the same. */
+/** Finds loops by depth-first search. Each loop is a list whose first and last event are equal. */
 function findLoops(flow: Flow): readonly (readonly string[])[] {
   const loops: string[][] = [];
   const done = new Set<string>();
@@ -124,33 +124,32 @@ function findLoops(flow: Flow): readonly (readonly string[])[] {
   return loops;
 }
 
-/** What is wrong on one way through the flow. */
-function checkScenario(flow: Flow, way: Scenario): FlowFinding[] {
-  return [...checkCompensations(flow, way), ...checkUndos(way), ...checkPublishedTwice(way)];
+function checkScenario(flow: Flow, scenario: Scenario): FlowFinding[] {
+  return [...checkCompensations(flow, scenario), ...checkUndos(scenario), ...checkPublishedTwice(scenario)];
 }
 
-/** Where something fails, everything done must be undone, except what came of the failure itself. */
-function checkCompensations(flow: Flow, way: Scenario): FlowFinding[] {
-  const failure = way.made.find((made) => made.failure);
+/** After a failure, every effect must be undone, except effects that follow from the failure. */
+function checkCompensations(flow: Flow, scenario: Scenario): FlowFinding[] {
+  const failure = scenario.made.find((made) => made.failure);
   if (failure === undefined) return [];
-  const undone = new Set(listUndos(way).map(({ effect }) => effect));
-  return way.made.flatMap(({ event, reaction, failure: failed }, place) => {
+  const undone = new Set(listUndos(scenario).map(({ effect }) => effect));
+  return scenario.made.flatMap(({ event, reaction, failure: failed }, index) => {
     const isEffect = reaction !== undefined && !failed && reaction.undoes.length === 0;
     const needsNone = undone.has(event) || Object.hasOwn(flow.noUndo, event);
-    if (!isEffect || needsNone || findCauses(way, place).some((made) => made.failure)) return [];
+    if (!isEffect || needsNone || findCauses(scenario, index).some((made) => made.failure)) return [];
     return finding({
       code: "missing-compensation",
       event,
-      where: listEventNames(way),
+      where: listEventNames(scenario),
       what: `When "${failure.event}" happens, nothing undoes "${event}".`,
       remedy: `Let ${reaction.by} react to the failure with { undoes: … }, or say noUndo() with the reason.`,
     });
   });
 }
 
-function checkUndos(way: Scenario): FlowFinding[] {
-  const where = listEventNames(way);
-  const all = listUndos(way);
+function checkUndos(scenario: Scenario): FlowFinding[] {
+  const where = listEventNames(scenario);
+  const all = listUndos(scenario);
   return all.flatMap(({ effect, by, on, cause }, index) => {
     const found: FlowFinding[] = [];
     const about = `"${by}" undoes "${effect}" on "${on}"`;
@@ -160,19 +159,19 @@ function checkUndos(way: Scenario): FlowFinding[] {
           code: "undo-of-nothing",
           event: effect,
           where,
-          what: `${about}, but there is a way on which that has not happened.`,
+          what: `${about}, but in one scenario that event has not happened.`,
           remedy:
-            "React to an event that only comes after it, or fail with another event before and after it.",
+            "React to an event that only follows it, or use different failure events before and after it.",
         }),
       );
-    } else if (!findCauses(way, cause).some(({ event }) => event === effect)) {
+    } else if (!findCauses(scenario, cause).some(({ event }) => event === effect)) {
       found.push(
         finding({
           code: "undo-in-a-race",
           event: effect,
           where,
-          what: `${about}, which may come before that has happened.`,
-          remedy: `Let ${by} remember what it was asked to undo, so that the late effect is not made.`,
+          what: `${about}, but the undo may run before that event has happened.`,
+          remedy: `Let ${by} record the undo request, so that it skips the effect if that arrives later.`,
         }),
       );
     }
@@ -182,8 +181,8 @@ function checkUndos(way: Scenario): FlowFinding[] {
           code: "undone-twice",
           event: effect,
           where,
-          what: `"${effect}" is undone more than once on one way.`,
-          remedy: "Leave it to one reaction, or let the second follow only from the failure of the first.",
+          what: `"${effect}" is undone more than once in one scenario.`,
+          remedy: "Keep one of the reactions, or let the second follow only from the failure of the first.",
         }),
       );
     }
@@ -191,51 +190,51 @@ function checkUndos(way: Scenario): FlowFinding[] {
   });
 }
 
-function checkPublishedTwice(way: Scenario): FlowFinding[] {
-  return way.made.flatMap(({ event }, place) => {
-    const earlier = way.made.findIndex((made) => made.event === event);
-    const isLoop = findCauses(way, place).includes(way.made[earlier] as Scenario["made"][number]);
-    if (earlier === place || isLoop) return [];
+function checkPublishedTwice(scenario: Scenario): FlowFinding[] {
+  return scenario.made.flatMap(({ event }, index) => {
+    const earlier = scenario.made.findIndex((made) => made.event === event);
+    const isLoop = findCauses(scenario, index).includes(scenario.made[earlier] as Scenario["made"][number]);
+    if (earlier === index || isLoop) return [];
     return finding({
       code: "made-twice",
       event,
-      where: listEventNames(way),
-      what: `"${event}" is published by two reactions on one way.`,
-      remedy: "Give each its own event, or let only one of them publish it.",
+      where: listEventNames(scenario),
+      what: `"${event}" is published by two reactions in one scenario.`,
+      remedy: "Give each reaction its own event, or let only one of them publish it.",
     });
   });
 }
 
-/** What was taken back, by whom, because of what. A compensation that failed has undone nothing. */
-function listUndos(way: Scenario) {
-  return way.fired
+/** Lists the undone effects with the reaction that undid each. A failed compensation undoes nothing. */
+function listUndos(scenario: Scenario) {
+  return scenario.fired
     .filter(({ outcome }) => !outcome.failure)
     .flatMap(({ reaction, cause }) =>
       reaction.undoes.map((effect) => ({ effect, by: reaction.by, on: reaction.on, cause })),
     );
 }
 
-function listEventNames(way: Scenario): readonly string[] {
-  return way.made.map(({ event }) => event);
+function listEventNames(scenario: Scenario): readonly string[] {
+  return scenario.made.map(({ event }) => event);
 }
 
-/** An event that happens on a way, and what brought it about. */
+/** An event of a scenario and its cause. */
 interface ScenarioEvent {
   readonly event: string;
-  /** Place of the causing event on the way; undefined for the beginning. */
+  /** Index of the causing event in `Scenario.made`; undefined for the first event. */
   readonly cause: number | undefined;
   readonly reaction: Reaction | undefined;
   readonly failure: boolean;
 }
 
-/** A reaction that took place, to the event at `cause`. */
+/** A reaction to the event at index `cause`, with the outcome it had. */
 interface ScenarioReaction {
   readonly reaction: Reaction;
   readonly outcome: Outcome;
   readonly cause: number;
 }
 
-/** One thing that can happen: an outcome chosen for every reaction that is reached. */
+/** One possible run of the flow: one outcome is chosen for every reaction that is reached. */
 interface Scenario {
   readonly made: readonly ScenarioEvent[];
   readonly fired: readonly ScenarioReaction[];
@@ -245,7 +244,7 @@ interface PartialScenario extends Scenario {
   readonly open: readonly { readonly reaction: Reaction; readonly cause: number }[];
 }
 
-/** All ways through the flow. An event that happens again starts nothing new, so loops end. */
+/** Enumerates the scenarios of a flow. A repeated event triggers no reactions, so loops end. */
 function* listScenarios(flow: Flow): Generator<Scenario> {
   for (const event of flow.begins) {
     const made = [{ event, cause: undefined, reaction: undefined, failure: false }];
@@ -253,42 +252,42 @@ function* listScenarios(flow: Flow): Generator<Scenario> {
   }
 }
 
-function* growScenario(flow: Flow, way: PartialScenario): Generator<Scenario> {
-  const [next, ...later] = way.open;
+function* growScenario(flow: Flow, scenario: PartialScenario): Generator<Scenario> {
+  const [next, ...later] = scenario.open;
   if (next === undefined) {
-    yield { made: way.made, fired: way.fired };
+    yield { made: scenario.made, fired: scenario.fired };
     return;
   }
   for (const outcome of next.reaction.outcomes)
-    yield* growScenario(flow, applyOutcome(flow, { ...way, open: later }, next, outcome));
+    yield* growScenario(flow, applyOutcome(flow, { ...scenario, open: later }, next, outcome));
 }
 
 function applyOutcome(
   flow: Flow,
-  way: PartialScenario,
+  scenario: PartialScenario,
   { reaction, cause }: PartialScenario["open"][number],
   outcome: Outcome,
 ): PartialScenario {
-  const made = [...way.made];
-  const open = [...way.open];
+  const made = [...scenario.made];
+  const open = [...scenario.open];
   for (const event of outcome.events) {
     const again = made.some((earlier) => earlier.event === event);
     made.push({ event, cause, reaction, failure: outcome.failure });
     if (!again) open.push(...listOpenReactions(flow, event, made.length - 1));
   }
-  return { made, fired: [...way.fired, { reaction, outcome, cause }], open };
+  return { made, fired: [...scenario.fired, { reaction, outcome, cause }], open };
 }
 
 function listOpenReactions(flow: Flow, event: string, cause: number): PartialScenario["open"] {
   return reactionsTo(flow, event).map((reaction) => ({ reaction, cause }));
 }
 
-/** The event at this place and everything that led to it, the nearest first. */
-function findCauses(way: Scenario, place: number): readonly ScenarioEvent[] {
+/** Returns the event at `index` and the chain of events that caused it, nearest first. */
+function findCauses(scenario: Scenario, index: number): readonly ScenarioEvent[] {
   const line: ScenarioEvent[] = [];
-  let at: number | undefined = place;
+  let at: number | undefined = index;
   while (at !== undefined) {
-    const made: ScenarioEvent | undefined = way.made[at];
+    const made: ScenarioEvent | undefined = scenario.made[at];
     if (made === undefined) break;
     line.push(made);
     at = made.cause;

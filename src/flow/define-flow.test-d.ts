@@ -12,27 +12,27 @@ const Reserved = event("stock.reserved", { schema: z.object({ shelf: z.number() 
 const Reserve = command("stock.reserve", { schema });
 const Counted = stream("stock.counted", { schema });
 
-test("F9: events of any data make a flow, which can be checked and drawn", () => {
+test("F9: a flow of events can be checked and drawn", () => {
   const declared = flow("order").begins(Placed).on(Placed, { by: "stock", leadsTo: Reserved }).ends(Reserved);
   expectTypeOf(declared).toEqualTypeOf<Flow>();
   expectTypeOf(flowDiagram(declared)).toEqualTypeOf<string>();
 });
 
-test("F9: what cannot be a flow does not compile", () => {
+test("F9: invalid declarations do not compile", () => {
   const begun = flow("order").begins(Placed);
-  // @ts-expect-error a flow that begins with nothing
+  // @ts-expect-error begins() without an event
   flow("order").begins();
-  // @ts-expect-error nothing happens before the beginning
+  // @ts-expect-error on() before begins()
   void flow("order").on;
-  // @ts-expect-error a command is told to one service; nobody else can react to it
+  // @ts-expect-error a command has one receiver, so other services cannot react to it
   flow("order").begins(Reserve);
-  // @ts-expect-error a stream is no event
+  // @ts-expect-error a stream is not an event
   begun.on(Placed, { by: "stock", leadsTo: Counted });
-  // @ts-expect-error somebody has to react
+  // @ts-expect-error `by` is missing
   begun.on(Placed, { leadsTo: Reserved });
-  // @ts-expect-error a reaction that leads to nothing
+  // @ts-expect-error `leadsTo` is missing
   begun.on(Placed, { by: "stock" });
-  // @ts-expect-error a reaction that leads to an empty list
+  // @ts-expect-error `leadsTo` is empty
   begun.on(Placed, { by: "stock", leadsTo: [] });
   // @ts-expect-error a misspelt option
   begun.on(Placed, { by: "stock", leadsTo: Reserved, orFails: Reserved });
@@ -40,9 +40,9 @@ test("F9: what cannot be a flow does not compile", () => {
   begun.on(Placed, { by: "stock", leadsTo: Reserved, undoes: "order.placed" });
   // @ts-expect-error an effect that stays needs a reason
   begun.noUndo(Placed);
-  // @ts-expect-error a declaration that was not closed
+  // @ts-expect-error a declaration without ends()
   checkFlow(begun);
-  // @ts-expect-error nothing follows the end
+  // @ts-expect-error on() after ends()
   void begun.ends(Placed).on;
 });
 

@@ -9,7 +9,7 @@ const of = (name: string) => event(name, { schema });
 const [A, B, C, D] = [of("a"), of("b"), of("c"), of("d")];
 const begun = (): FlowBody => flow("f").begins(A);
 
-test("F9: a flow is data that nobody can change", () => {
+test("F9: a flow is frozen data", () => {
   const { name, begins, reactions, ends, events, noUndo } = orderFlow;
   expect([name, begins, ends]).toEqual([
     "order",
@@ -41,7 +41,7 @@ test("several events may be published together, several may be alternatives", ()
   ]);
 });
 
-test("a declaration that is continued twice makes two flows that do not know each other", () => {
+test("a declaration that is continued twice makes two independent flows", () => {
   const body = begun().on(A, { by: "s", leadsTo: B });
   expect(body.on(B, { by: "t", leadsTo: C }).ends(C).reactions).toHaveLength(2);
   expect(body.ends(B).reactions).toHaveLength(1);
@@ -62,9 +62,9 @@ test.each<[string, () => unknown]>([
     '"s" reacts to "a" with "b" twice',
     () => begun().on(A, { by: "s", leadsTo: B }).on(A, { by: "s", leadsTo: B }).ends(B),
   ],
-  ['"b" stands twice in the outcomes', () => begun().on(A, { by: "s", leadsTo: B, orFailsWith: B }).ends(B)],
+  ['"b" appears twice in the outcomes', () => begun().on(A, { by: "s", leadsTo: B, orFailsWith: B }).ends(B)],
   [
-    '"b" stands twice in leadsTo',
+    '"b" appears twice in leadsTo',
     () =>
       begun()
         .on(A, { by: "s", leadsTo: [B, B] })
@@ -88,7 +88,7 @@ test.each<[string, () => unknown]>([
   expect(declare).toThrow(message);
 });
 
-test("a stranger with a similar name is taken for a slip", () => {
+test("an unknown event with a similar name gets a suggestion", () => {
   const Captured = event("payment.capture", { schema });
   const declare = () =>
     flow("f").begins(StockReserved).on(StockReserved, { by: "s", leadsTo: PaymentCaptured }).ends(Captured);

@@ -5,22 +5,22 @@ import { type Flow, type Outcome, publishedBy, type Reaction } from "./flow.ts";
 import { reactionKeys, type ReactionOptions } from "./reaction-options.ts";
 
 export interface FlowStart {
-  /** The event a path starts with; with several, any one of them. */
+  /** Declares the events that start a path. A path starts with any one of them. */
   begins(...events: readonly [AnyEvent, ...AnyEvent[]]): FlowBody;
 }
 
 export interface FlowBody {
-  /** What a service does about an event. Several services may react to one event, each on its own. */
+  /** Declares how a service reacts to an event. Several services may react to one event independently. */
   on(event: AnyEvent, reaction: ReactionOptions): FlowBody;
-  /** The effect of this event stays even when the flow fails: the reason says why that is right. */
+  /** Declares that the effect of this event needs no compensation when the flow fails, and why. */
   noUndo(event: AnyEvent, reason: string): FlowBody;
-  /** The events after which nothing has to follow. Closes the declaration; FLOW_INVALID tells what is wrong with it. */
+  /** Declares the final events and returns the flow. Throws FLOW_INVALID when the declaration is not consistent. */
   ends(...events: readonly [AnyEvent, ...AnyEvent[]]): Flow;
 }
 
 /**
- * Declares which event leads to which over services that know nothing of each other but their events. The result is
- * data: `checkFlow` finds what was forgotten, `flowDiagram` draws it, `bus.flows.watch` records the paths.
+ * Declares a choreography: which service reacts to which event, and with which events. The result is data:
+ * `checkFlow` checks it, `flowDiagram` draws it, and `bus.flows.watch` records the paths that messages take.
  */
 export function flow(name: string): FlowStart {
   return { begins: (...begins) => createBody({ name, begins, reactions: [], noUndo: [] }) };
@@ -35,7 +35,7 @@ function createBody(declared: Omit<DeclaredFlow, "ends">): FlowBody {
   };
 }
 
-/** What the fluent declaration has gathered, unchecked. */
+/** The arguments collected by the fluent declaration, not validated yet. */
 interface DeclaredFlow {
   readonly name: string;
   readonly begins: readonly AnyEvent[];
@@ -51,7 +51,7 @@ interface DeclaredReaction {
 
 const plainName = /^[A-Za-z][A-Za-z0-9_.-]{0,99}$/;
 
-/** Refuses what can only be a slip and freezes the rest; what is a matter of judgement is left to `checkFlow`. */
+/** Validates and freezes a declaration. Only contradictions throw; `checkFlow` reports questionable designs. */
 function readFlow(declared: DeclaredFlow): Flow {
   const { name } = declared;
   const names = new EventNames(name);
@@ -77,7 +77,7 @@ function readReaction(names: EventNames, { event, options }: DeclaredReaction): 
   const where = `on(${on})`;
   names.assertRule(
     typeof options === "object" && options !== null,
-    `${where} needs to say by whom and to what`,
+    `${where} needs an object with \`by\` and \`leadsTo\``,
   );
   for (const key of Object.keys(options))
     names.assertRule(reactionKeys.includes(key), unknownKey(where, key));
@@ -86,18 +86,18 @@ function readReaction(names: EventNames, { event, options }: DeclaredReaction): 
     typeof by === "string" && plainName.test(by),
     `${where} needs \`by\`, the name of a service`,
   );
-  const well = names.addAtLeastOne(`leadsTo of ${where}`, toList(leadsTo));
-  const otherwise = names.addEvents(`or of ${where}`, toList(or));
-  const badly = names.addEvents(`orFailsWith of ${where}`, toList(orFailsWith));
+  const success = names.addAtLeastOne(`leadsTo of ${where}`, toList(leadsTo));
+  const alternatives = names.addEvents(`or of ${where}`, toList(or));
+  const failures = names.addEvents(`orFailsWith of ${where}`, toList(orFailsWith));
   const outcomes = [
-    createOutcome(well, false),
-    ...otherwise.map((one) => createOutcome([one], false)),
-    ...badly.map((one) => createOutcome([one], true)),
+    createOutcome(success, false),
+    ...alternatives.map((one) => createOutcome([one], false)),
+    ...failures.map((one) => createOutcome([one], true)),
   ];
   const published = names.assertDistinct(`the outcomes of ${where} by "${by}"`, [
-    ...well,
-    ...otherwise,
-    ...badly,
+    ...success,
+    ...alternatives,
+    ...failures,
   ]);
   names.assertRule(!published.includes(on), `${where} by "${by}" leads to itself`);
   return Object.freeze({
@@ -152,7 +152,7 @@ function unknownKey(where: string, key: string): string {
   return `${where} has no option "${key}"${suggestion === undefined ? "" : `; did you mean "${suggestion}"?`}`;
 }
 
-/** Turns the contracts of a declaration into names, and remembers each contract once. */
+/** Collects the event contracts of a declaration and returns their names. Throws FLOW_INVALID for invalid ones. */
 class EventNames {
   readonly #flow: string;
   readonly #known = new Map<string, AnyEvent>();
@@ -194,7 +194,7 @@ class EventNames {
 
   assertDistinct(where: string, names: readonly string[]): readonly string[] {
     const twice = names.find((name, index) => names.indexOf(name) !== index);
-    this.assertRule(twice === undefined, `"${twice}" stands twice in ${where}`);
+    this.assertRule(twice === undefined, `"${twice}" appears twice in ${where}`);
     return Object.freeze([...names]);
   }
 }

@@ -5,7 +5,7 @@ import { flowDiagram } from "./diagram.ts";
 import { buildPath, type FlowPath } from "./flow-path.ts";
 import { flowPathDiagram } from "./path-diagram.ts";
 
-test("F11: a flow is drawn with its failures apart and its compensations dashed", () => {
+test("F11: the flow diagram marks failures and draws compensations dashed", () => {
   expect(flowDiagram(orderFlow)).toBe(
     `flowchart TD
   e1(["order.placed"])
@@ -31,7 +31,7 @@ test("F11: a flow is drawn with its failures apart and its compensations dashed"
   );
 });
 
-test("F11: one path is drawn with who published what, when, and for whom", () => {
+test("F11: the path diagram shows publisher, time and receivers of every event", () => {
   const path = buildPath(
     orderFlow,
     recordedPath(
@@ -57,7 +57,7 @@ test("F11: one path is drawn with who published what, when, and for whom", () =>
   Note over s2: waits for stock.released`);
 });
 
-test("names that others chose cannot break out of a diagram", () => {
+test("names are escaped in diagrams", () => {
   const evil = 'x"]; click e1 "javascript:alert(1)"\n%%{init}%%';
   const path = buildPath(orderFlow, recordedPath({ id: "1", type: "order.placed", source: evil, at: 0 }));
   const lines = flowPathDiagram(path as FlowPath).split("\n");

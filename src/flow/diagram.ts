@@ -1,7 +1,7 @@
 import { mermaidText } from "../telemetry/index.ts";
 import { reactionsTo, findDeclaredRole, type Flow } from "./flow.ts";
 
-/** The declaration as a Mermaid flowchart: failures in red, compensations dashed, beginnings and ends rounded. */
+/** Draws a flow as a Mermaid flowchart: failures in red, compensations dashed, first and final events rounded. */
 export function flowDiagram(flow: Flow): string {
   const names = flow.events.map(({ name }) => name);
   const id = (event: string): string => `e${names.indexOf(event) + 1}`;

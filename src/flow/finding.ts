@@ -15,11 +15,11 @@ export type FlowFindingCode = keyof typeof levels;
 
 export interface FlowFinding {
   readonly code: FlowFindingCode;
-  /** A warning can be right as it is, when the services know of it. */
+  /** A warning may be acceptable when the services handle the case. */
   readonly level: "error" | "warning";
-  /** The event it is about. */
+  /** The event that the finding is about. */
   readonly event: string;
-  /** The events of the way on which it shows. */
+  /** The events of the scenario in which the problem occurs. */
   readonly where: readonly string[];
   readonly what: string;
   readonly remedy: string;

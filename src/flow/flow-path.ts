@@ -5,7 +5,7 @@ import type { RecordedEvent } from "./recorded-event.ts";
 import { groupBy } from "./group-by.ts";
 import { flowStatements } from "./statements.ts";
 
-/** What happened under one correlation id, as far as it belongs to one flow. */
+/** The recorded events of one correlation id and one flow, with their status. Times are ISO 8601 in UTC. */
 export interface FlowPath extends Judgement {
   readonly flow: string;
   readonly correlationId: string;
@@ -14,10 +14,10 @@ export interface FlowPath extends Judgement {
   readonly durationMs: number;
 }
 
-/** More events than this under one correlation id are not read. */
+/** Upper bound for the events read for one correlation id. */
 const MAX_EVENTS = 10_000;
 
-/** Every event recorded under the correlation id, whatever flow it was recorded for. */
+/** Reads the events recorded for a correlation id, of all flows, up to 10,000. */
 export async function readRecordedEvents(
   database: Database,
   schema: string,
@@ -28,7 +28,7 @@ export async function readRecordedEvents(
   return rows.map(readRow);
 }
 
-/** The path that the correlation id took through the flow; undefined when nothing was recorded. */
+/** Reads the path of a correlation id through a flow. Returns undefined when no event was recorded. */
 export async function readFlowPath(
   database: Database,
   schema: string,
@@ -42,7 +42,7 @@ export async function readFlowPath(
   );
 }
 
-/** The paths of these correlation ids through one flow, in one statement. */
+/** Reads the paths of several correlation ids through one flow with one statement. */
 export async function readFlowPaths(
   database: Database,
   schema: string,
@@ -55,7 +55,7 @@ export async function readFlowPaths(
   return correlationIds.flatMap((id) => buildPath(flow, events.get(id) ?? []) ?? []);
 }
 
-/** The judged path of events that share a correlation id; undefined without any. */
+/** Builds the path of events that share a correlation id. Returns undefined when `events` is empty. */
 export function buildPath(flow: Flow, events: readonly RecordedEvent[]): FlowPath | undefined {
   const judgement = judgePath(flow, events);
   const [first, last] = [judgement.steps[0], judgement.steps.at(-1)];

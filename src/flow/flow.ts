@@ -1,43 +1,43 @@
 import type { AnyEvent } from "../message/index.ts";
 
-/** A flow as data: which event leads to which, and who makes it so. Events are named by their contracts. */
+/** A declared choreography: which service reacts to which event. Events are referenced by contract name. */
 export interface Flow {
   readonly name: string;
-  /** Every contract that occurs, each once. */
+  /** The contracts of all events, without duplicates. */
   readonly events: readonly AnyEvent[];
-  /** A path begins with one of these. */
+  /** Names of the events that start a path. */
   readonly begins: readonly string[];
   readonly reactions: readonly Reaction[];
-  /** Events after which nothing has to follow. */
+  /** Names of the final events: no reaction has to follow them. */
   readonly ends: readonly string[];
-  /** Effects that stay although the flow failed, each with the reason. */
+  /** Events that need no compensation when the flow fails, each with the reason. */
   readonly noUndo: Readonly<Record<string, string>>;
 }
 
-/** What one service does about one event. It comes to exactly one of its outcomes. */
+/** How one service reacts to one event: with exactly one of the outcomes. */
 export interface Reaction {
   readonly on: string;
   /** The service that reacts. */
   readonly by: string;
   readonly outcomes: readonly Outcome[];
-  /** The effects it takes back when it succeeds. */
+  /** The events whose effects it undoes when it succeeds. */
   readonly undoes: readonly string[];
 }
 
-/** Events that are published together. */
+/** A set of events that a reaction publishes together. */
 export interface Outcome {
   readonly events: readonly string[];
   readonly failure: boolean;
 }
 
-/** What an event means in its flow; "unknown" when the flow does not say how it comes about. */
+/** The meaning of an event in its flow; "unknown" when no reaction of the flow publishes it. */
 export type EventRole = "begin" | "effect" | "failure" | "undo" | "unknown";
 
 export function reactionsTo(flow: Flow, event: string): readonly Reaction[] {
   return flow.reactions.filter((reaction) => reaction.on === event);
 }
 
-/** All events a reaction may publish. */
+/** Returns all events that a reaction may publish. */
 export function publishedBy(reaction: Reaction): readonly string[] {
   return reaction.outcomes.flatMap((outcome) => outcome.events);
 }
@@ -47,7 +47,7 @@ export function roleIn({ undoes }: Reaction, outcome: Outcome): EventRole {
   return undoes.length > 0 ? "undo" : "effect";
 }
 
-/** The role by the declaration alone, for an event of which nobody knows what caused it. */
+/** Returns the role of an event from the declaration alone, for an event without a known cause. */
 export function findDeclaredRole(flow: Flow, event: string): EventRole {
   if (flow.begins.includes(event)) return "begin";
   const roles = flow.reactions.flatMap((reaction) =>

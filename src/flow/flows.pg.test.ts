@@ -17,7 +17,7 @@ async function setup() {
   const database = pgDatabase(pool);
   const flows = new Flows({ database, schema: "sagabox", registry: new HandlerRegistry() });
   flows.watch(orderFlow);
-  /** As the consumer would have recorded it, so many milliseconds ago. */
+  /** Inserts events as the watching consumer records them, dated `agoMs` milliseconds back. */
   const record = async (correlationId: string, agoMs: number, ...seen: readonly Seen[]): Promise<void> => {
     for (const event of recordedPath(...seen)) {
       const caused = event.causationId === null ? null : `${correlationId}-${event.causationId}`;
@@ -45,7 +45,7 @@ const HOUR = 3_600_000;
 const ids = (paths: readonly { readonly correlationId: string }[]) =>
   paths.map(({ correlationId }) => correlationId);
 
-test("F9: a path is read back as it was recorded, and an unknown correlation id has none", async () => {
+test("F9: a recorded path is read back, and an unknown correlation id has no path", async () => {
   const { database, flows, record } = await setup();
   await record("o-1", 0, placed, reserved, declined, released);
   const path = await readFlowPath(database, "sagabox", orderFlow, "o-1");
@@ -67,7 +67,7 @@ test("F9: a path is read back as it was recorded, and an unknown correlation id 
   expect(await flows.paths("o-2")).toEqual([]);
 });
 
-test("F9: paths that stand still are found, the quietest first, and finished ones are looked at once", async () => {
+test("F9: idle paths are found, longest idle first, and finished paths are judged once", async () => {
   const { flows, record, count } = await setup();
   await record("stuck", HOUR, placed, reserved);
   await record("older", 2 * HOUR, placed);
@@ -81,7 +81,7 @@ test("F9: paths that stand still are found, the quietest first, and finished one
   expect(ids(await flows.unfinished({ idleFor: 0 }))).toEqual(["older", "stuck", "lively"]);
 });
 
-test("an event that comes after its path was closed opens it again", async () => {
+test("an event that arrives after its path was closed reopens the path", async () => {
   const { flows, record, count } = await setup();
   await record("o", HOUR, placed, reserved, declined, released);
   expect(await flows.unfinished()).toEqual([]);
@@ -104,7 +104,7 @@ test("many paths are found page by page, none twice and none left out", async ()
   expect([found.length, new Set(found).size]).toEqual([500, 500]);
 });
 
-test("tidying closes what has ended and forgets whole paths that are old, in batches", async () => {
+test("forgetEvents closes finished paths and deletes old paths in batches", async () => {
   const { flows, record, count } = await setup();
   await record("old", 3 * HOUR, placed, reserved);
   await record("long", 3 * HOUR, placed);
@@ -116,7 +116,7 @@ test("tidying closes what has ended and forgets whole paths that are old, in bat
   expect(await count("correlation_id = 'done' and not open")).toBe(4);
 });
 
-test("one name is one flow", async () => {
+test("two flows with one name cannot be watched", async () => {
   const { flows } = await setup();
   expect(() => flows.watch(orderFlow)).toThrow(expect.objectContaining({ code: "FLOW_INVALID" }));
 });

@@ -10,11 +10,11 @@ import { findOpenPaths } from "./open-paths.ts";
 import { watchFlow, type WatchOptions } from "./watch-flow.ts";
 
 export interface UnfinishedOptions {
-  /** Only paths on which nothing was seen for this long. Default "15m". */
+  /** Only paths without a new event for this long. Default "15m". */
   readonly idleFor?: Duration | number;
-  /** Only of this flow. Default: of all that are watched here. */
+  /** Only paths of this flow. Default: all flows watched by this bus. */
   readonly flow?: Flow;
-  /** Default 100. */
+  /** Upper bound for the number of paths, 1 to 10,000. Default 100. */
   readonly limit?: number;
 }
 
@@ -24,7 +24,7 @@ export interface FlowsParts {
   readonly registry: HandlerRegistry;
 }
 
-/** The flows a bus watches, and the paths it has recorded of them. */
+/** Watches flows and reads the recorded paths (`bus.flows`). */
 export class Flows {
   readonly #parts: FlowsParts;
   readonly #watched = new Map<string, Flow>();
@@ -33,7 +33,10 @@ export class Flows {
     this.#parts = parts;
   }
 
-  /** Records every event of the flow from the next `bus.run()` on. One service that watches is enough. */
+  /**
+   * Records every event of the flow from the next `bus.run()` on. It is enough that one service watches a flow.
+   * Throws FLOW_INVALID when a flow of this name is watched already.
+   */
   watch(flow: Flow, options: WatchOptions = {}): void {
     if (this.#watched.has(flow.name)) {
       throw new SagaboxError("FLOW_INVALID", `A flow with the name "${flow.name}" is watched already.`);
@@ -42,14 +45,14 @@ export class Flows {
     this.#watched.set(flow.name, flow);
   }
 
-  /** What happened under the correlation id: one path for each watched flow it belongs to. */
+  /** Reads the paths of a correlation id: one for each watched flow that has recorded events. */
   async paths(correlationId: string): Promise<readonly FlowPath[]> {
     const { database, schema } = this.#parts;
     const events = groupBy(await readRecordedEvents(database, schema, correlationId), ({ flow }) => flow);
     return [...this.#watched.values()].flatMap((flow) => buildPath(flow, events.get(flow.name) ?? []) ?? []);
   }
 
-  /** Paths that have not ended, or failed with an effect left standing; the quietest of each flow first. */
+  /** Finds paths that have not ended, or failed with an effect not undone. Per flow, longest idle first. */
   async unfinished(options: UnfinishedOptions = {}): Promise<readonly FlowPath[]> {
     rejectUnknownKeys("flows.unfinished", options, ["idleFor", "flow", "limit"]);
     const idleMs = milliseconds("flows.unfinished.idleFor", options.idleFor ?? "15m");
@@ -64,7 +67,7 @@ export class Flows {
     return found;
   }
 
-  /** Closes what has ended and forgets what is old. Resolves with how many events were forgotten. */
+  /** Closes finished paths and deletes old ones. Resolves with the number of deleted events. */
   async forgetEvents(options: ForgetFlowEventsOptions): Promise<number> {
     const { database, schema } = this.#parts;
     const { signal } = options;
@@ -73,7 +76,7 @@ export class Flows {
         idleMs: 0,
         ...(signal === undefined ? {} : { signal }),
       });
-      for await (const _ of open); // what is finished is closed as it is met
+      for await (const _ of open); // findOpenPaths closes finished paths while it iterates
     }
     return forgetFlowEvents(database, schema, options);
   }

@@ -5,13 +5,13 @@ const BATCH = 5_000;
 
 export interface ForgetFlowEventsOptions {
   readonly olderThanMs: number;
-  /** How many one statement deletes. Default 5,000. */
+  /** Upper bound for the rows that one statement deletes. Default 5,000. */
   readonly batchSize?: number;
-  /** Stops between two batches. */
+  /** Stops the deletion between two batches. */
   readonly signal?: AbortSignal;
 }
 
-/** Deletes paths on which nothing was seen for so long, finished or not. Resolves with the number of events. */
+/** Deletes paths without a new event for `olderThanMs`, finished or not. Resolves with the number of deleted events. */
 export async function forgetFlowEvents(
   database: Database,
   schema: string,

@@ -1,10 +1,13 @@
-/** Lists by what `of` says of their members, in the order in which each was first met. */
-export function groupBy<T>(list: readonly T[], of: (one: T) => string): ReadonlyMap<string, readonly T[]> {
+/** Groups items by key. Groups are in the order of their first item. */
+export function groupBy<T>(
+  list: readonly T[],
+  keyOf: (item: T) => string,
+): ReadonlyMap<string, readonly T[]> {
   const groups = new Map<string, T[]>();
-  for (const one of list) {
-    const group = groups.get(of(one));
-    if (group === undefined) groups.set(of(one), [one]);
-    else group.push(one);
+  for (const item of list) {
+    const group = groups.get(keyOf(item));
+    if (group === undefined) groups.set(keyOf(item), [item]);
+    else group.push(item);
   }
   return groups;
 }

@@ -1,6 +1,6 @@
-// Choreography: flows over events that services publish and react to without knowing each other. A flow is declared as
-// data, checked for what was forgotten, and drawn. A consumer that does nothing else records the events of watched
-// flows, so that the path of one correlation id over all services can be told, and those that stand still be found.
+// Choreography: flows of events that services publish and react to. A flow is declared as data; it can be checked for
+// missing compensations and drawn. A watching consumer records the events of a flow, which shows the path of a
+// correlation id through all services and finds paths that stopped.
 export { checkFlow } from "./check-flow.ts";
 export { flow, type FlowBody, type FlowStart } from "./define-flow.ts";
 export { flowDiagram } from "./diagram.ts";

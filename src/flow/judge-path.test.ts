@@ -17,13 +17,13 @@ const refunded = { id: "8", type: "payment.refunded", source: "payments", after:
 
 const judge = (...seen: readonly Seen[]) => judgePath(orderFlow, recordedPath(...seen));
 
-test("F9: a path that came to its end is completed, and every step tells what led to it and how long it took", () => {
+test("F9: a finished path is completed, and every step has its cause and durations", () => {
   const { status, steps, waitsFor, notUndone, surprises } = judge(placed, reserved, captured, scheduled);
   expect([status, waitsFor, notUndone, surprises]).toEqual(["completed", [], [], []]);
-  const told = steps.map(({ type, source, role, parent, sinceParentMs, sinceBeginMs }) =>
+  const lines = steps.map(({ type, source, role, parent, sinceParentMs, sinceBeginMs }) =>
     [type, source, role, parent, sinceParentMs, sinceBeginMs].join(" "),
   );
-  expect(told).toEqual([
+  expect(lines).toEqual([
     "order.placed orders begin   0",
     "stock.reserved stock effect 1 10 10",
     "payment.captured payments effect 2 20 30",
@@ -31,7 +31,7 @@ test("F9: a path that came to its end is completed, and every step tells what le
   ]);
 });
 
-test("F9: a path in the middle tells whom it waits for, for what, and since when", () => {
+test("F9: a running path shows the pending service, its events and since when", () => {
   const { status, waitsFor } = judge(placed, reserved);
   expect(status).toBe("running");
   expect(waitsFor).toEqual([
@@ -53,7 +53,7 @@ test("F9: from the first failure a path is compensating, and compensated when ev
   expect(judge(placed, reserved, declined, released)).toMatchObject({ status: "compensated", notUndone: [] });
 });
 
-test("F9: a failure that two services answer is compensated when both have", () => {
+test("F9: a failure that two services react to is compensated after both reactions", () => {
   const alsoReleased = { ...released, after: "7", at: 90 };
   const seen = [placed, reserved, captured, unshipped, refunded] as const;
   expect(judge(...seen)).toMatchObject({
@@ -66,7 +66,7 @@ test("F9: a failure that two services answer is compensated when both have", () 
   expect(steps.map(({ role }) => role)).toEqual(["begin", "effect", "effect", "failure", "undo", "undo"]);
 });
 
-test("an effect that the declaration forgot to undo leaves the path failed", () => {
+test("an effect without a declared undo leaves the path failed", () => {
   const { reactions, ...rest } = orderFlow;
   const forgetful = { ...rest, reactions: reactions.filter(({ on }) => on !== "payment.failed") };
   expect(judgePath(forgetful, recordedPath(placed, reserved, declined))).toMatchObject({
@@ -74,11 +74,11 @@ test("an effect that the declaration forgot to undo leaves the path failed", () 
     waitsFor: [],
     notUndone: ["2"],
   });
-  const kept = { ...forgetful, noUndo: { "stock.reserved": "it expires by itself" } };
+  const kept = { ...forgetful, noUndo: { "stock.reserved": "it expires" } };
   expect(judgePath(kept, recordedPath(placed, reserved, declined)).status).toBe("compensated");
 });
 
-test("the order in which events arrive does not matter, nor do clocks that disagree", () => {
+test("neither arrival order nor clock differences change the judgement", () => {
   const fast = { ...reserved, at: -500 };
   const { status, steps, surprises } = judge(scheduled, fast, captured, placed);
   expect([status, surprises]).toEqual(["completed", []]);
@@ -86,7 +86,7 @@ test("the order in which events arrive does not matter, nor do clocks that disag
   expect(steps[1]).toMatchObject({ sinceParentMs: 0, sinceBeginMs: 0 });
 });
 
-test("an event whose cause is unknown is taken for the answer it fits, by its key where several wait", () => {
+test("an event without a known cause is matched to a pending reaction, by key if there are several", () => {
   const [other, otherReserved] = [
     { ...placed, id: "1b", key: "A-2", at: 1 },
     { ...reserved, id: "2b", after: "1b", key: "A-2", at: 11 },
@@ -99,7 +99,7 @@ test("an event whose cause is unknown is taken for the answer it fits, by its ke
   expect(judge(placed, reserved, behindACommand).steps[2]?.parent).toBe("2");
 });
 
-test("one correlation id may hold several paths; the failure of one does not ask the other to undo", () => {
+test("a correlation id may hold several paths; a failure on one needs no undo on the other", () => {
   const second = [placed, reserved, captured, scheduled].map((seen: Seen) => ({
     ...seen,
     id: `${seen.id}b`,
@@ -110,7 +110,7 @@ test("one correlation id may hold several paths; the failure of one does not ask
   expect([status, notUndone]).toEqual(["compensated", []]);
 });
 
-test("what the declaration does not explain is told", () => {
+test("events that contradict the declaration are reported", () => {
   const { surprises } = judge(
     { ...captured, source: "billing" },
     { ...scheduled, id: "9", after: "8" },
@@ -123,11 +123,14 @@ test("what the declaration does not explain is told", () => {
     'payment.failed: A second outcome of "payments" reacting to "stock.reserved".',
   ]);
   expect(judge(captured).surprises).toEqual([
-    expect.objectContaining({ type: "payment.captured", what: expect.stringContaining("begun unseen") }),
+    expect.objectContaining({
+      type: "payment.captured",
+      what: expect.stringContaining("start of the path may be missing"),
+    }),
   ]);
 });
 
-test("of events that are published together, the missing one is waited for", () => {
+test("a path waits for the missing event of an outcome with several events", () => {
   const of = (name: string) => event(name, { schema: z.object({}) });
   const [A, B, C] = [of("a"), of("b"), of("c")];
   const pair = flow("pair")
@@ -142,7 +145,7 @@ test("of events that are published together, the missing one is waited for", () 
   expect(judgePath(pair, recordedPath(a)).waitsFor).toMatchObject([{ oneOf: [["b", "c"]] }]);
 });
 
-test("events that claim to have caused each other do no harm", () => {
+test("a causation cycle does not break the judgement", () => {
   const of = (name: string) => event(name, { schema: z.object({}) });
   const [A, B] = [of("a"), of("b")];
   const round = flow("round").begins(A).on(A, { by: "s", leadsTo: B }).on(B, { by: "s", leadsTo: A }).ends(A);

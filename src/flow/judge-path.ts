@@ -4,22 +4,22 @@ import { type FlowStep, orderSteps } from "./path-steps.ts";
 import type { RecordedEvent } from "./recorded-event.ts";
 
 /**
- * A path is `running` until every reaction has come to one of its outcomes, `completed` when nothing failed on it. From
- * the first failure on it is `compensating`, and at its end `compensated` when every effect was undone, else `failed`.
+ * A path is `running` until every reaction has an outcome, then `completed` if nothing failed. After the first failure
+ * it is `compensating`, and in the end `compensated` if every effect was undone, else `failed`.
  */
 export type FlowStatus = "running" | "completed" | "compensating" | "compensated" | "failed";
 
 /** A service that has not reacted yet. */
 export interface PendingReaction {
   readonly by: string;
-  /** Any of these would do; the events of one outcome come together. */
+  /** The possible outcomes; each is a list of events that are published together. */
   readonly oneOf: readonly (readonly string[])[];
   /** The event it has to react to. */
   readonly after: { readonly messageId: string; readonly type: string };
   readonly since: string;
 }
 
-/** Something that the declaration does not explain. */
+/** A recorded event that contradicts the declaration. */
 export interface Surprise {
   readonly messageId: string;
   readonly type: string;
@@ -35,7 +35,7 @@ export interface Judgement {
   readonly surprises: readonly Surprise[];
 }
 
-/** Pure: where the path stands that these events made, in whatever order they were recorded. */
+/** Computes status, steps and pending reactions of a path. Pure; the order of `recorded` does not matter. */
 export function judgePath(flow: Flow, recorded: readonly RecordedEvent[]): Judgement {
   const events = recorded.toSorted(compareTimes);
   const due = linkEvents(flow, events);
@@ -92,7 +92,7 @@ function findSurprise(flow: Flow, event: RecordedEvent, origin: DueReaction | un
   if (origin === undefined) {
     return flow.begins.includes(type)
       ? []
-      : createSurprise("No recorded event leads to it; the path may have begun unseen.");
+      : createSurprise("No recorded event leads to it; the start of the path may be missing.");
   }
   const { reaction, outcome, trigger } = origin;
   if (outcome?.events.includes(type) === false) {
@@ -114,12 +114,12 @@ function compareTimes(a: RecordedEvent, b: RecordedEvent): number {
 }
 
 interface UndoResult {
-  /** Message ids of effects on a failed path that nothing took back. */
+  /** Message ids of effects on a failed path that no reaction undid. */
   readonly notUndone: readonly string[];
   readonly twice: readonly { readonly messageId: string; readonly type: string; readonly what: string }[];
 }
 
-/** Which effects were taken back. One correlation id may hold several paths, so each beginning is looked at by itself. */
+/** Finds undone effects. A correlation id may hold several paths, so a failure only affects the path of its first event. */
 function findUndone(flow: Flow, steps: readonly FlowStep[], due: readonly DueReaction[]): UndoResult {
   const byId = new Map(steps.map((step) => [step.messageId, step]));
   const line = createAncestors(byId);
@@ -146,7 +146,7 @@ function findUndone(flow: Flow, steps: readonly FlowStep[], due: readonly DueRea
   return { notUndone, twice };
 }
 
-/** The effect that led here; a concurrent one only where there is none. */
+/** Finds the effect among the causes, else a concurrent one. */
 function findNearest(
   type: string,
   line: readonly FlowStep[],
@@ -155,7 +155,7 @@ function findNearest(
   return line.find((step) => step.type === type) ?? steps.find((step) => step.type === type);
 }
 
-/** The step and what led to it, the nearest first. */
+/** Returns a function that lists a step and its chain of causes, nearest first. */
 function createAncestors(byId: ReadonlyMap<string, FlowStep>): (step: FlowStep) => readonly FlowStep[] {
   return (step) => {
     const line: FlowStep[] = [];

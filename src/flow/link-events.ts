@@ -2,12 +2,12 @@ import { publishedBy, reactionsTo, type Flow, type Outcome, type Reaction } from
 import { groupBy } from "./group-by.ts";
 import type { RecordedEvent } from "./recorded-event.ts";
 
-/** A reaction that is due because its event happened, with what has come of it so far. */
+/** A reaction that is due because its trigger happened, with the events it has published so far. */
 export interface DueReaction {
   readonly trigger: RecordedEvent;
   readonly reaction: Reaction;
   readonly came: readonly RecordedEvent[];
-  /** The outcome that what came belongs to; undefined as long as nothing came. */
+  /** The outcome that the published events belong to; undefined before the first event. */
   readonly outcome: Outcome | undefined;
 }
 
@@ -18,9 +18,9 @@ interface OpenReaction {
 }
 
 /**
- * Finds for every reaction which events came of it. The causation id says so where the event was published while its
- * cause was handled. Where it says nothing (a webhook, a command in between) the first event of a fitting type counts
- * that nobody else has a claim on, one with the same key before all others.
+ * Assigns each event to the reaction that published it. The causation id decides if the event was published while its
+ * cause was handled. Otherwise (a webhook, a command in between) a reaction takes the first unassigned event of a
+ * matching type; events with the trigger's key are assigned first.
  */
 export function linkEvents(flow: Flow, events: readonly RecordedEvent[]): readonly DueReaction[] {
   const due = events.flatMap((trigger) =>

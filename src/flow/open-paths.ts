@@ -6,14 +6,14 @@ import { flowStatements } from "./statements.ts";
 const PAGE = 200;
 
 export interface OpenPathsOptions {
-  /** Only paths on which nothing was seen for this long. */
+  /** Only paths without a new event for this many milliseconds. */
   readonly idleMs: number;
   readonly signal?: AbortSignal;
 }
 
 /**
- * The unfinished paths of a flow, the quietest first. Finished ones that are met on the way are closed, so that each
- * is judged once and the next look does not meet it again.
+ * Iterates over the unfinished paths of a flow, longest idle first. Finished paths found in the process are marked as
+ * closed, so that later calls skip them.
  */
 export async function* findOpenPaths(
   database: Database,
@@ -37,7 +37,7 @@ export async function* findOpenPaths(
   }
 }
 
-/** A failed path is not over: an effect of it still waits for somebody to undo it. */
+/** A failed path is not over: it has an effect that is not undone. */
 function isOver({ status }: FlowPath): boolean {
   return status === "completed" || status === "compensated";
 }

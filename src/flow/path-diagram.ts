@@ -2,7 +2,7 @@ import { durationText, mermaidText } from "../telemetry/index.ts";
 import type { FlowStep } from "./path-steps.ts";
 import type { FlowPath } from "./flow-path.ts";
 
-/** One path as a Mermaid sequence diagram: who published what, when, for whom, and what is still waited for. */
+/** Draws a path as a Mermaid sequence diagram: publisher, time and receivers of each event, and pending reactions. */
 export function flowPathDiagram(path: FlowPath): string {
   const services = [
     ...new Set([...path.steps.map(({ source }) => source), ...path.waitsFor.map(({ by }) => by)]),

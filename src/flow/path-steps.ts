@@ -2,26 +2,26 @@ import type { EventRole } from "./flow.ts";
 import type { DueReaction } from "./link-events.ts";
 import type { RecordedEvent } from "./recorded-event.ts";
 
-/** One event of a path in its place. */
+/** An event of a path, with its role and cause. */
 export interface FlowStep extends RecordedEvent {
   readonly role: EventRole;
-  /** Message id of the event of this path that led to it. */
+  /** Message id of the event that caused it; null if there is no such event in this path. */
   readonly parent: string | null;
-  /** How long after its parent it was published; null without one. */
+  /** Milliseconds between its parent and it; null without a parent. */
   readonly sinceParentMs: number | null;
-  /** How long after the first event of the path. */
+  /** Milliseconds since the first event of the path. */
   readonly sinceBeginMs: number;
 }
 
-/** The events as steps, a cause before its effects even where the clocks of two databases disagree. */
+/** Orders events by time, but a cause always before its effects, because database clocks may differ. */
 export function orderSteps(
   events: readonly RecordedEvent[],
   roles: ReadonlyMap<string, EventRole>,
   origin: ReadonlyMap<string, DueReaction>,
 ): readonly FlowStep[] {
-  const places = computePositions(events, origin);
+  const positions = computePositions(events, origin);
   const ordered = events.toSorted((a, b) =>
-    comparePositions(places.get(a.messageId), places.get(b.messageId)),
+    comparePositions(positions.get(a.messageId), positions.get(b.messageId)),
   );
   const begin = toMs(ordered[0]);
   return ordered.map((event) => {
@@ -41,26 +41,26 @@ interface StepPosition {
   readonly depth: number;
 }
 
-/** When an event counts as having happened: never before what caused it. */
+/** Computes the sort position of each event: never earlier than the position of its cause. */
 function computePositions(
   events: readonly RecordedEvent[],
   origin: ReadonlyMap<string, DueReaction>,
 ): ReadonlyMap<string, StepPosition> {
-  const places = new Map<string, StepPosition>();
+  const positions = new Map<string, StepPosition>();
   const computePosition = (event: RecordedEvent): StepPosition => {
-    const known = places.get(event.messageId);
+    const known = positions.get(event.messageId);
     if (known !== undefined) return known;
     const own = { at: event.happenedAt, depth: 0 };
-    places.set(event.messageId, own); // so that events which claim to cause each other end here
+    positions.set(event.messageId, own); // ends the recursion for a causation cycle
     const trigger = origin.get(event.messageId)?.trigger;
     const parent = trigger === undefined ? undefined : computePosition(trigger);
-    const place =
+    const position =
       parent === undefined ? own : { at: parent.at > own.at ? parent.at : own.at, depth: parent.depth + 1 };
-    places.set(event.messageId, place);
-    return place;
+    positions.set(event.messageId, position);
+    return position;
   };
   for (const event of events) computePosition(event);
-  return places;
+  return positions;
 }
 
 function comparePositions(a: StepPosition | undefined, b: StepPosition | undefined): number {

@@ -3,15 +3,15 @@ import type { AnyEvent } from "../message/index.ts";
 type OneOrMore = AnyEvent | readonly [AnyEvent, ...AnyEvent[]];
 
 export interface ReactionOptions {
-  /** The service that reacts, by the name its bus has. */
+  /** Name of the service that reacts, as in the options of its bus. */
   readonly by: string;
-  /** What it publishes when all goes well; several events are all published. */
+  /** Events it publishes on success. With several events, it publishes all of them. */
   readonly leadsTo: OneOrMore;
-  /** Other ways to go on well; one of them is published instead. */
+  /** Alternative success events. It publishes one of them instead of `leadsTo`. */
   readonly or?: OneOrMore;
-  /** Ways to fail; one of them is published instead. What was done before has to be undone then. */
+  /** Failure events. It publishes one of them instead of `leadsTo`; earlier effects then need to be undone. */
   readonly orFailsWith?: OneOrMore;
-  /** The earlier events whose effect it takes back. */
+  /** Earlier events whose effects it undoes. */
   readonly undoes?: OneOrMore;
 }
 

@@ -1,6 +1,6 @@
 import { defineStatement } from "../storage/index.ts";
 
-/** SQL of the room. `schema` is quoted already. */
+/** SQL of recorded flow events. `schema` must be quoted already. */
 export function flowStatements(schema: string) {
   const table = `${schema}.flow_event`;
   const time = (column: string): string =>
@@ -8,7 +8,7 @@ export function flowStatements(schema: string) {
   const columns = `flow, message_id, correlation_id, type, causation_id, source, key,
               ${time("happened_at")} as happened_at, ${time("recorded_at")} as recorded_at`;
   return {
-    // Wrapped by the inbox, so that an event delivered twice is recorded once.
+    // The inbox wraps this statement with its deduplication, so that an event delivered twice is recorded once.
     record: `insert into ${table}
                (flow, message_id, correlation_id, type, causation_id, source, key, happened_at)
              select $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text::timestamptz
@@ -29,7 +29,7 @@ export function flowStatements(schema: string) {
         where flow = $1::text and correlation_id = any($2::text::text[])
         order by flow_event.happened_at, message_id`,
     ),
-    // Paths on which nothing was seen for a while, the quietest first, a page at a time.
+    // Pages through idle paths, longest idle first.
     quiet: defineStatement(
       "sagabox.flow.quiet",
       `select correlation_id, ${time("max(recorded_at)")} as seen_at
@@ -41,13 +41,13 @@ export function flowStatements(schema: string) {
         order by max(recorded_at), correlation_id
         limit $5::integer`,
     ),
-    // By message and not by path: an event that arrived meanwhile stays open, and its path is judged again.
+    // Closes messages, not paths: an event that arrives concurrently stays open, and its path is judged again.
     close: defineStatement(
       "sagabox.flow.close",
       `update ${table} set open = false
         where flow = $1::text and message_id = any($2::text::text[]) and open`,
     ),
-    // A path goes as a whole: its beginning is kept for as long as something young belongs to it.
+    // Deletes whole paths only: old events stay as long as their path has a newer event.
     forget: defineStatement(
       "sagabox.flow.forget",
       `with horizon as materialized (

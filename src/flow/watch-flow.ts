@@ -5,13 +5,13 @@ import type { Flow } from "./flow.ts";
 import { flowStatements } from "./statements.ts";
 
 export interface WatchOptions {
-  /** Default `flow.<name>`. Services with databases of their own that all watch need a name each, else they compete. */
+  /** Consumer name. Default `flow.<name>`. Services with separate databases need different names, else they compete. */
   readonly consumer?: string;
-  /** Where a new consumer begins. Default "now": paths that began earlier are seen from their middle. */
+  /** Start position of a new consumer. Default "now": earlier events of running paths are not recorded. */
   readonly from?: HandlerOptions["from"];
 }
 
-/** Registers one consumer for all events of the flow; it records each of them once and does nothing else. */
+/** Registers a consumer that records each event of the flow once. */
 export function watchFlow(
   registry: HandlerRegistry,
   schema: string,

@@ -1,6 +1,6 @@
 import { ClientLoader } from "../../transport/index.ts";
 
-/** The packages of NATS, which are there only if the user has installed them. */
+/** Loads the NATS client packages, which are optional peer dependencies. */
 export const natsClient = new ClientLoader({
   broker: "NATS",
   install: ["@nats-io/transport-node@3", "@nats-io/jetstream@3"],
@@ -10,16 +10,16 @@ export const natsClient = new ClientLoader({
   }),
 });
 
-/** Error codes of the JetStream API that mean something to this transport. */
+/** The JetStream API error codes that this transport handles. */
 export const apiCodes = {
-  /** No leader at the moment. */
+  /** The stream has no leader at the moment. */
   temporarilyUnavailable: 10_008,
   consumerNotFound: 10_014,
   streamNotFound: 10_059,
-  /** The nodes that hold it are down. */
+  /** The nodes that hold the stream are down. */
   streamOffline: 10_118,
   consumerOffline: 10_119,
 } as const;
 
-/** NATS counts time in billionths of a second. */
+/** Converts milliseconds to nanoseconds, the unit of the JetStream API. */
 export const nanos = (ms: number): number => ms * 1_000_000;

@@ -4,7 +4,9 @@ import type { Session } from "./link.ts";
 import type { NatsSettings } from "./options.ts";
 import { isApiError } from "./streams.ts";
 
-/** Where a new consumer begins: at a sequence of the stream, at a time of the server, or as its group asked. */
+/**
+ * Start of a new consumer: a stream sequence (`at`), a server time (`since`), only new messages, or the whole stream.
+ */
 export type Start = { readonly at: number } | { readonly since: string } | "now" | "beginning";
 
 export interface ConsumerRequest {
@@ -12,11 +14,11 @@ export interface ConsumerRequest {
   readonly name: string;
   readonly filter: string;
   readonly start: Start;
-  /** The most that may be unsettled at once. Default no limit. */
+  /** Maximum number of unacknowledged messages. Default: no limit. */
   readonly window?: number;
 }
 
-/** Makes a durable pull consumer, or finds it as it is. */
+/** Creates a durable pull consumer. A consumer that exists under this name is returned unchanged. */
 export async function createConsumer(
   { jsm }: Session,
   { ackWaitMs }: NatsSettings,
@@ -27,7 +29,7 @@ export async function createConsumer(
     filter_subject: filter,
     ack_policy: "explicit",
     ack_wait: nanos(ackWaitMs),
-    // Attempts are ours to count: a broker that gives up by itself would lose messages without a trace.
+    // The transport counts attempts. With a limit at the broker, JetStream would drop messages without a trace.
     max_deliver: -1,
     max_ack_pending: window,
     ...toStartConfig(start),
@@ -37,11 +39,13 @@ export async function createConsumer(
   } catch (error) {
     const found = await findConsumer(jsm, stream, name);
     if (found === undefined) throw error;
-    return found; // made before, with another beginning or window
+    return found; // created earlier, with another start or window
   }
 }
 
-/** How often an idle pull gets a sign of life. Two missing ones mean that the leader of the consumer is gone. */
+/**
+ * Heartbeat interval of an idle pull, in milliseconds. Two missed heartbeats mean that the consumer's leader is gone.
+ */
 export function heartbeatMsFor({ leaseMs }: NatsSettings): number {
   return Math.min(5_000, Math.max(500, Math.floor(leaseMs / 4)));
 }
@@ -66,7 +70,7 @@ export async function findConsumer(
   }
 }
 
-/** The first sequence it has not seen, for a consumer that nobody has read from. */
+/** Returns the first sequence that a consumer delivers, if nothing was read from it yet. */
 export function firstSequence(info: ConsumerInfo): number {
   return info.delivered.stream_seq + 1;
 }

@@ -3,7 +3,7 @@ import { SagaboxError } from "../../errors/index.ts";
 import { rejectUnknownKeys } from "../../options/index.ts";
 import { natsClient } from "./client.ts";
 
-/** One of: user and password, a token, the seed of an nkey, or the text of a .creds file. */
+/** Exactly one kind: user and password, a token, an nkey seed, or the content of a .creds file. */
 export interface NatsCredentials {
   readonly user?: string;
   readonly password?: string;
@@ -14,49 +14,51 @@ export interface NatsCredentials {
 
 export type CredentialSource = NatsCredentials | (() => NatsCredentials | Promise<NatsCredentials>);
 
-export function checkCredentials(given: CredentialSource | undefined): CredentialSource | undefined {
-  if (given === undefined || typeof given === "function") return given;
-  checkCredential(given);
-  return Object.freeze({ ...given });
+export function checkCredentials(credentials: CredentialSource | undefined): CredentialSource | undefined {
+  if (credentials === undefined || typeof credentials === "function") return credentials;
+  checkCredential(credentials);
+  return Object.freeze({ ...credentials });
 }
 
-/** Asked for each connection, so that rotated credentials are found. Only texts leave this function. */
+/** Resolves the credentials for one connection. Runs for every connection, so rotated credentials are picked up. */
 export async function createAuthenticator(
   source: CredentialSource | undefined,
 ): Promise<Authenticator | undefined> {
   if (source === undefined) return undefined;
-  const given = typeof source === "function" ? await resolveCredentials(source) : source;
-  checkCredential(given);
+  const credentials = typeof source === "function" ? await resolveCredentials(source) : source;
+  checkCredential(credentials);
   const { node } = await natsClient.load();
-  if (given.user !== undefined) return node.usernamePasswordAuthenticator(given.user, given.password);
-  if (given.token !== undefined) return node.tokenAuthenticator(given.token);
-  if (given.nkeySeed !== undefined) return node.nkeyAuthenticator(Buffer.from(given.nkeySeed.trim()));
-  return node.credsAuthenticator(Buffer.from(given.creds ?? ""));
+  if (credentials.user !== undefined)
+    return node.usernamePasswordAuthenticator(credentials.user, credentials.password);
+  if (credentials.token !== undefined) return node.tokenAuthenticator(credentials.token);
+  if (credentials.nkeySeed !== undefined)
+    return node.nkeyAuthenticator(Buffer.from(credentials.nkeySeed.trim()));
+  return node.credsAuthenticator(Buffer.from(credentials.creds ?? ""));
 }
 
-// Its own words are kept out of ours: they may hold what it was asked for.
+// The error of the credential function may contain secrets, so its text is not repeated in our message.
 async function resolveCredentials(
   source: () => NatsCredentials | Promise<NatsCredentials>,
 ): Promise<NatsCredentials> {
   try {
     return await source();
   } catch (cause) {
-    throw new SagaboxError("TRANSPORT_UNREACHABLE", "The function for NATS credentials failed.", { cause });
+    throw new SagaboxError("TRANSPORT_UNREACHABLE", "The credential function for NATS failed.", { cause });
   }
 }
 
 const kinds = ["user", "token", "nkeySeed", "creds"] as const;
 
-function checkCredential(given: NatsCredentials): void {
-  rejectUnknownKeys("nats.credentials", given, [...kinds, "password"]);
-  const values: readonly unknown[] = Object.values(given);
+function checkCredential(credentials: NatsCredentials): void {
+  rejectUnknownKeys("nats.credentials", credentials, [...kinds, "password"]);
+  const values: readonly unknown[] = Object.values(credentials);
   if (values.some((value) => value !== undefined && typeof value !== "string")) {
-    throw invalid("must be texts");
+    throw invalid("must be strings");
   }
-  if (kinds.filter((kind) => given[kind] !== undefined).length !== 1) {
+  if (kinds.filter((kind) => credentials[kind] !== undefined).length !== 1) {
     throw invalid("must be one of user and password, token, nkeySeed or creds");
   }
-  if ((given.user === undefined) !== (given.password === undefined)) {
+  if ((credentials.user === undefined) !== (credentials.password === undefined)) {
     throw invalid("need user and password together");
   }
 }

@@ -13,11 +13,11 @@ export interface GroupParts {
   readonly record: GroupRecord;
   readonly topics: readonly TopicRequest[];
   readonly window: number;
-  /** When the stream was created that this member has read so far; undefined before it has read any. */
+  /** Creation time of the stream that this member reads; undefined before the first read. */
   readonly streamCreated: () => string | undefined;
 }
 
-/** Makes sure that every partition of these topics has its place in the record, beginning where it was asked to. */
+/** Adds every partition of the subscribed topics to the group record, starting where the subscription asked for. */
 export async function declareSlots(session: Session, parts: GroupParts): Promise<void> {
   await checkStream(session, parts);
   for (;;) {
@@ -34,8 +34,8 @@ export async function declareSlots(session: Session, parts: GroupParts): Promise
 }
 
 /**
- * A stream that was deleted and made anew counts from 1 again, and all of it is new to the group. True if that was
- * found out, and the record now says so.
+ * Detects a stream that was deleted and created again: its sequences restart at 1 and all its messages are new to the
+ * group. Returns true after resetting the group record to the new stream.
  */
 export async function checkStream(session: Session, { settings, record }: GroupParts): Promise<boolean> {
   for (;;) {
@@ -55,7 +55,8 @@ interface DeclaredSlots {
   readonly wasShared: boolean;
 }
 
-// Consumers first, the record after: made a second time they are found as they are, so nothing is missed in between.
+// Create the consumers before writing the record. Creating them again returns the existing ones, so a crash in between
+// loses no messages.
 async function createSlots(
   session: Session,
   parts: GroupParts,
@@ -87,8 +88,8 @@ async function createSlots(
 }
 
 /**
- * The last term of each partition that was read before its record was lost, with the stream it was in. The next term
- * resumes behind what that one acknowledged.
+ * Finds the last term of each partition when the group record was lost but the consumers still exist. The next term
+ * resumes after the messages that were acknowledged in that term.
  */
 async function findLastTerms(
   { jsm }: Session,
@@ -101,14 +102,14 @@ async function findLastTerms(
     const term = readConsumerName(name);
     if (term?.group !== own || term === undefined || term.partition === "all") continue;
     const partition = Number(term.partition);
-    if (term.epoch === 1 && delivered.consumer_seq === 0) continue; // made a moment ago, and read by no one
+    if (term.epoch === 1 && delivered.consumer_seq === 0) continue; // created a moment ago and never read
     if (term.epoch < (terms.get(partition)?.epoch ?? 0)) continue;
     terms.set(partition, { epoch: term.epoch, at: config.opt_start_seq ?? 1 });
   }
   return terms;
 }
 
-/** The one consumer of a topic for a group that gave up order. */
+/** Creates the single consumer of a topic for a group without ordering. */
 export async function declareShared(
   session: Session,
   parts: GroupParts,
@@ -148,14 +149,14 @@ async function findStart(session: Session, parts: GroupParts, { topic, from }: T
   return from === "beginning" || (from === "unclaimed" && first) ? "beginning" : "now";
 }
 
-/** True if the stream was deleted and created again while this member read it: all of it is new to the group. */
+/** Returns true if the stream was deleted and created again while this member read it. */
 async function isStreamNew({ jsm }: Session, { settings, streamCreated }: GroupParts): Promise<boolean> {
   const before = streamCreated();
   if (before === undefined) return false;
   return (await jsm.streams.info(streamNames(settings.prefix).messages)).created !== before;
 }
 
-/** True for the group that came first to the topic, however often it asks. */
+/** Records the first group of a topic. Returns true for that group, on every call. */
 async function claimTopic(
   session: Session,
   { settings, names }: GroupParts,
@@ -172,10 +173,10 @@ async function claimTopic(
   }
 }
 
-// A group that gives up order, or takes it up, goes on where it was: each way of reading begins at the place of the
-// other and then removes it. What was unsettled at that moment may come twice, which the inbox knows.
+// When a group switches between ordered and unordered reading, the new consumers start at the position of the old ones,
+// which are then deleted. Messages that were unsettled at that moment may be delivered twice; the inbox skips them.
 
-/** Where the partitions of a topic stand, or undefined if the group has not read it in order. */
+/** Finds the lowest position of a topic's partitions. Returns undefined if the group has not read it in order. */
 async function findOrderedStart(
   session: Session,
   { settings, names, record }: GroupParts,
@@ -185,7 +186,7 @@ async function findOrderedStart(
   const slots = findSlots((await record.read(session)).value, topic);
   if (slots.length === 0) return undefined;
   const end = await findStreamEnd(session, messages);
-  const places = slots.map(async ([key, { epoch, base, at }]) => {
+  const positions = slots.map(async ([key, { epoch, base, at }]) => {
     const name = (term: number): string => names.partitionConsumer(topic, readSlotKey(key).partition, term);
     const info =
       (await findConsumer(session.jsm, messages, name(epoch))) ??
@@ -193,10 +194,10 @@ async function findOrderedStart(
     if (info === undefined) return at;
     return isDone(info) ? end : Math.max(at, info.ack_floor.stream_seq + 1);
   });
-  return { at: Math.min(...(await Promise.all(places))) };
+  return { at: Math.min(...(await Promise.all(positions))) };
 }
 
-/** Where the one consumer of a group without order stands, if there is one. */
+/** Finds the position of the group's shared consumer, if there is one. */
 async function findSharedStart(
   session: Session,
   { settings, names }: GroupParts,
@@ -243,7 +244,8 @@ function findSlots({ slots }: GroupState, topic: string): [string, Slot][] {
   return Object.entries(slots).filter(([key]) => readSlotKey(key).topic === topic);
 }
 
-// Asked before the consumers are: what comes meanwhile lies behind it, and is not missed.
+// Read the end of the stream before creating consumers: messages that arrive in between have a higher sequence and are
+// not missed.
 async function findStreamEnd({ jsm }: Session, stream: string): Promise<number> {
   return (await jsm.streams.info(stream)).state.last_seq + 1;
 }

@@ -3,14 +3,14 @@ import type { Message } from "../../message/index.ts";
 import { fromWire, type DeadLetterNote, type Delivery, type RetryOptions } from "../../transport/index.ts";
 import { fromNatsHeaders, transportHeaders } from "./header-mapping.ts";
 
-/** Where deliveries come from, and what becomes of their messages there. */
+/** A reader that supplies deliveries and keeps track of their messages. */
 export interface Source {
   readonly topic: string;
-  /** The next message to hand out, if there is one. */
+  /** Returns the next message to hand out, if there is one. */
   takeNext(): JsMsg | undefined;
-  /** Settled for good. */
+  /** Called when the message is settled and acknowledged. */
   complete(msg: JsMsg): void;
-  /** Given back unharmed. */
+  /** Called when the message is released without counting an attempt. */
   putBack(msg: JsMsg): void;
 }
 
@@ -21,7 +21,7 @@ export interface DeliveryParts {
   readonly maxBytes: number;
   copyToRetry(msg: JsMsg, topic: string, attempt: number, delayMs: number): Promise<void>;
   copyToDeadLetters(msg: JsMsg, note: DeadLetterNote): Promise<void>;
-  /** Told once, however it ended. */
+  /** Called exactly once when the delivery is closed, with any outcome. */
   onClosed(delivery: NatsDelivery): void;
 }
 
@@ -77,7 +77,7 @@ export class NatsDelivery implements Delivery {
     this.#parts.onClosed(this);
   }
 
-  /** Somebody else has the message, or soon will. */
+  /** Closes the delivery without settling it: another member has the message or will get it. */
   abandon(): void {
     if (this.#settled) return;
     this.#settled = true;
@@ -85,7 +85,7 @@ export class NatsDelivery implements Delivery {
     this.#parts.onClosed(this);
   }
 
-  // A copy that could not be made leaves the delivery open, so that its holder may try again.
+  // If writing the copy fails, the delivery stays open and the caller can try again.
   async #settle(first: () => Promise<void>): Promise<void> {
     if (this.#settled) return;
     this.#settling ??= this.#runSettle(first).finally(() => (this.#settling = undefined));
@@ -96,7 +96,7 @@ export class NatsDelivery implements Delivery {
     try {
       await first();
     } catch (error) {
-      if (this.#settled) return; // lost meanwhile: nothing of it is ours to settle
+      if (this.#settled) return; // abandoned meanwhile: another member settles the message
       throw error;
     }
     if (this.#settled) return;

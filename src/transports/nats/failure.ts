@@ -2,8 +2,8 @@ import { errorText } from "../../errors/index.ts";
 import { apiCodes, natsClient } from "./client.ts";
 
 /**
- * The client reports "JetStream is not enabled" for every request without a responder. The server says at the start of a
- * connection whether JetStream is on, so a missing responder later is a missing leader.
+ * The client reports "JetStream is not enabled" for every request without a responder. The server says at connection
+ * time whether JetStream is enabled, so a missing responder later means a missing leader.
  */
 const NO_LEADER =
   "No leader of the stream answered (503 no responders): one is being elected, or the nodes that hold it are down";
@@ -14,7 +14,7 @@ const withoutLeader: ReadonlySet<number> = new Set([
   apiCodes.consumerOffline,
 ]);
 
-/** Says what an error of the server or of the client means, and claims no more than that. */
+/** Describes an error of the server or client in words that an operator can act on. */
 export function describeFailure(error: unknown): string {
   const { jetstream, node } = natsClient.client;
   for (const cause of iterateCauses(error)) {
@@ -26,7 +26,7 @@ export function describeFailure(error: unknown): string {
   return errorText(error);
 }
 
-/** True if the request may succeed later: no leader answered it, or not in time. */
+/** Returns true if the request may succeed later: no leader answered, or the answer came too late. */
 export function isWithoutAnswer(error: unknown): boolean {
   const { jetstream, node } = natsClient.client;
   return [...iterateCauses(error)].some(
@@ -44,7 +44,7 @@ export function hasNoResponders(error: unknown): boolean {
   );
 }
 
-/** The error and its causes, outermost first. */
+/** Yields the error and its causes, outermost first. */
 export function* iterateCauses(error: unknown): Generator<unknown> {
   for (let at = error, depth = 0; at !== undefined && depth < 5; depth++) {
     yield at;

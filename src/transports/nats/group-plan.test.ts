@@ -22,18 +22,18 @@ const createView = (me: string, change: Partial<MemberView> = {}): MemberView =>
 const listOwned = ({ slots: all }: GroupState, id: string): string[] =>
   Object.keys(all).filter((key) => all[key]?.owner === id);
 
-/** What a member would hold after the plan, as if everything had been opened at once. */
+/** The partitions that a member reads after the plan, if all its consumers were opened at once. */
 const findRunning = ({ state }: Plan, id: string): Map<string, number> =>
   new Map(listOwned(state, id).map((key) => [key, state.slots[key]?.epoch ?? 0]));
 
-test("B7: the first member takes everything, and the consumers nobody has read from as they are", () => {
+test("B7: the first member takes every partition and uses the consumers that were never read", () => {
   const plan = planGroup({ members: {}, slots: slots(8) }, createView("a"));
   expect(plan.taken).toHaveLength(8);
   expect(plan.state.slots[slotKey("t", 0)]).toEqual({ owner: "a", epoch: 1, base: 1, at: 5 });
   expect(plan.changed).toBe(true);
 });
 
-test("B7: a second member gets half, once the first has handed it over", () => {
+test("B7: a second member gets half of the partitions after the first has released them", () => {
   const first = planGroup({ members: {}, slots: slots(8) }, createView("a"));
   const second = planGroup(first.state, createView("b"));
   expect(second.taken).toEqual([]);
@@ -50,7 +50,7 @@ test("B7: a second member gets half, once the first has handed it over", () => {
   expect(listOwned(taken.state, "a")).toHaveLength(4);
 });
 
-test("D6: whoever is dead is struck out, and what it had is taken in a new term", () => {
+test("D6: a dead member is removed, and its partitions start a new term", () => {
   const first = planGroup({ members: {}, slots: slots(4) }, createView("a"));
   const heir = planGroup(first.state, createView("b", { dead: new Set(["a"]) }));
   expect(Object.keys(heir.state.members)).toEqual(["b"]);
@@ -59,16 +59,16 @@ test("D6: whoever is dead is struck out, and what it had is taken in a new term"
   expect(back.lost).toHaveLength(4);
 });
 
-test("D6: what is mine by the record but not in my hands begins a new term", () => {
+test("D6: a partition that the record assigns to this member but that it does not read starts a new term", () => {
   const first = planGroup({ members: {}, slots: slots(2) }, createView("a"));
   const again = planGroup(first.state, createView("a"));
   expect(again.taken.map(({ slot }) => slot.epoch)).toEqual([2, 2]);
 });
 
-test("D6, B7: a member that lost its connection gives back what is beyond its share, and the others read it", () => {
+test("D6, B7: a member that lost its connection releases the partitions beyond its share, and the others read them", () => {
   const alone = planGroup({ members: {}, slots: slots(8) }, createView("a"));
   const joined = planGroup(alone.state, createView("b"));
-  // "a" reads nothing any more: its connection was lost, or its lease ran out.
+  // "a" reads nothing now: it lost its connection, or its lease expired.
   const back = planGroup(joined.state, createView("a"));
   expect(back.taken).toHaveLength(4);
   expect(back.shed).toEqual([]);
@@ -77,7 +77,7 @@ test("D6, B7: a member that lost its connection gives back what is beyond its sh
   expect(heir.taken[0]?.slot).toMatchObject({ owner: "b", epoch: 2, base: 1, at: 5 });
 });
 
-test("D6: only a term whose consumer was made is built upon", () => {
+test("D6: a new term continues only from a term whose consumer was created", () => {
   const first = planGroup({ members: {}, slots: slots(1) }, createView("a"));
   const second = planGroup(first.state, createView("a"));
   const third = planGroup(second.state, createView("a"));
@@ -88,7 +88,7 @@ test("D6: only a term whose consumer was made is built upon", () => {
   expect(known.state.slots[slotKey("t", 0)]).toMatchObject({ epoch: 3, base: 3, at: 70 });
 });
 
-test("B7: leaving gives everything back at its place, and nothing but the beat changes in between", () => {
+test("B7: leaving releases every partition at its position, and only the heartbeat changes in between", () => {
   const first = planGroup({ members: {}, slots: slots(2) }, createView("a"));
   const running = findRunning(first, "a");
   const idle = planGroup(first.state, createView("a", { running }));
@@ -103,7 +103,7 @@ test("B7: leaving gives everything back at its place, and nothing but the beat c
   ]);
 });
 
-test("B7: any number of members comes to rest with even shares, each partition with one of them", () => {
+test("B7: any number of members settles on even shares, with one owner per partition", () => {
   for (let count = 1; count <= 10; count++) {
     let state: GroupState = { members: {}, slots: { ...slots(8), ...slots(8, "u") } };
     const ids = Array.from({ length: count }, (_, n) => `m${n}`);
@@ -122,7 +122,7 @@ test("B7: any number of members comes to rest with even shares, each partition w
   }
 });
 
-test("B7: a topic goes only to members that know it", () => {
+test("B7: a topic is assigned only to members that subscribe to it", () => {
   const state = { members: {}, slots: { ...slots(4), ...slots(4, "new") } };
   const old = planGroup(state, createView("a"));
   const young = planGroup(old.state, createView("b", { topics: ["t", "new"] }));

@@ -7,11 +7,11 @@ const wrongLastSequence = 10071;
 
 export interface Versioned<T> {
   readonly value: T;
-  /** 0 when there is none yet. */
+  /** Stream sequence of the record's last version; 0 if there is no record yet. */
   readonly revision: number;
 }
 
-/** A small JSON record under one subject, replaced only by who has seen its last version. */
+/** A small JSON record under one subject, updated with compare-and-set on its revision. */
 export class SharedRecord<T> {
   readonly #stream: string;
   readonly #subject: string;
@@ -33,7 +33,7 @@ export class SharedRecord<T> {
     }
   }
 
-  /** False when somebody else was faster. */
+  /** Returns false if another member has written a newer version. */
   async write({ js }: Session, value: T, revision: number): Promise<boolean> {
     try {
       await js.publish(this.#subject, JSON.stringify(value), {

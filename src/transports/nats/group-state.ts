@@ -1,14 +1,16 @@
-/** What the members of a group agree on: one record, replaced as a whole by whoever saw its last version. */
+/**
+ * The group record that all members share. A member replaces it as a whole, and only if it has read the last version.
+ */
 export interface GroupState {
   readonly members: Readonly<Record<string, Member>>;
-  /** By `slotKey`. */
+  /** Keyed by `slotKey`. */
   readonly slots: Readonly<Record<string, Slot>>;
-  /** When the stream was made whose sequences these are. */
+  /** Creation time of the stream that the sequences in this record belong to. */
   readonly born?: string;
 }
 
 export interface Member {
-  /** Counts up while it lives; others watch it move. */
+  /** Heartbeat counter. Other members consider this member dead when it stops increasing. */
   readonly beat: number;
   readonly topics: readonly string[];
 }
@@ -16,15 +18,15 @@ export interface Member {
 /** One partition of one topic. */
 export interface Slot {
   readonly owner: string | null;
-  /** Which term of office this is; each has a consumer of its own at the server. */
+  /** Number of the current term. Each term has its own consumer at the server. */
   readonly epoch: number;
-  /** The last term whose consumer is known to have been made. */
+  /** The last term whose consumer is known to exist. */
   readonly base: number;
-  /** No term begins before this sequence of the stream. */
+  /** Lower bound for the start sequence of every term. */
   readonly at: number;
-  /** Sequences after it that are settled already. */
+  /** Sequences above `at` that are already settled. */
   readonly done?: readonly number[];
-  /** Nobody has read from its consumer yet. */
+  /** True if the slot's consumer was created but never read. */
   readonly fresh?: true;
 }
 
@@ -39,7 +41,7 @@ export function readSlotKey(key: string): { readonly topic: string; readonly par
   return { topic: key.slice(0, at), partition: Number(key.slice(at + 1)) };
 }
 
-/** The record for a stream made at that time: nothing that was known of an earlier one holds. */
+/** Returns the record for a newly created stream, without the positions in the deleted one. */
 export function resetForNewStream(state: GroupState, born: string): GroupState {
   if (state.born === undefined) return { ...state, born };
   const resetSlot = (slot: Slot): Slot => ({ owner: null, epoch: slot.epoch, base: slot.epoch, at: 1 });

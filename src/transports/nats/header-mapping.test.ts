@@ -9,7 +9,7 @@ beforeAll(async () => void (await natsClient.load()));
 const throughTheWire = (headers: Record<string, string>): Record<string, string> =>
   fromNatsHeaders(MsgHdrsImpl.decode((toNatsHeaders(headers) as MsgHdrsImpl).encode()));
 
-test("B4, E3: any text survives as a header, on one line", () => {
+test("B4, E3: any string survives as a one-line header", () => {
   const name = fc.stringMatching(/^[a-z0-9][a-z0-9._-]{0,40}$/).filter((text) => !text.startsWith("nats-"));
   const value = fc.oneof(
     fc.string({ unit: "grapheme" }),
@@ -25,18 +25,18 @@ test("B4, E3: any text survives as a header, on one line", () => {
   );
 });
 
-test("B4: a stack trace cannot smuggle a header in", () => {
+test("B4: a stack trace cannot inject a header", () => {
   const headers = { stack_trace: "Error: x\r\nNats-Msg-Id: forged\r\n\r\nbody" };
   expect((toNatsHeaders(headers) as MsgHdrsImpl).toString()).not.toContain("\nNats-Msg-Id");
   expect(throughTheWire(headers)).toEqual(headers);
 });
 
-test("B4: what the server adds is none of the message's, and a stranger's percent sign stays", () => {
+test("B4: server headers are left out, and a percent sign from another producer is kept", () => {
   const given = MsgHdrsImpl.fromRecord({ "Nats-Msg-Id": ["1"], note: ["100 % and %zz and %ff"] } as never);
   expect(fromNatsHeaders(given)).toEqual({ note: "100 % and %zz and %ff" });
 });
 
-test("C2: an attribute of a CloudEvent is written as its binding has it, in printable ASCII", () => {
+test("C2: a CloudEvents attribute is written in printable ASCII, as the NATS binding requires", () => {
   const headers = { "ce-subject": 'Euro € 😀 "100%" a/b', "ce-id": " x " };
   const written = toNatsHeaders(headers) as MsgHdrsImpl;
   expect(written.get("ce-subject")).toBe("Euro%20%E2%82%AC%20%F0%9F%98%80%20%22100%25%22%20a/b");
@@ -44,7 +44,7 @@ test("C2: an attribute of a CloudEvent is written as its binding has it, in prin
   expect(headerBytes(headers)).toBeGreaterThanOrEqual(written.encode().length);
 });
 
-test("C2: attributes in other spellings are read, and what is no UTF-8 is not taken for a text", () => {
+test("C2: attributes in other spellings are read, and invalid UTF-8 stays encoded", () => {
   const given = { "Ce-Subject": ['"a \\"b\\" %e2%82%ac"'], "ce-id": ["%C0%A0"], "ce-x": ["100 %zz"] };
   expect(fromNatsHeaders(MsgHdrsImpl.fromRecord(given as never))).toEqual({
     "Ce-Subject": 'a "b" €',

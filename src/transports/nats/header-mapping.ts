@@ -2,17 +2,17 @@ import type { MsgHdrs } from "@nats-io/transport-node";
 import { markUnreadable } from "../../transport/index.ts";
 import { natsClient } from "./client.ts";
 
-/** Headers of ours that are no part of the message. */
+/** Headers that the transport adds and removes again; they are not part of the message. */
 export const transportHeaders = {
-  /** Which attempt this copy is. */
+  /** The attempt number of this copy. */
   attempt: "sagabox-attempt",
-  /** How many milliseconds this copy waits before it is handed out. */
+  /** Delay before this copy is delivered, in milliseconds. */
   delay: "sagabox-delay",
 } as const;
 
 /**
- * NATS writes headers as lines and trims them. Line breaks, control characters, "%" itself and space at the ends are
- * written like in an address ("%0A"), so that every value comes back as it was.
+ * Encodes header values. NATS writes headers as lines and trims them, so line breaks, control characters, "%" and
+ * leading or trailing spaces are percent-encoded ("%0A").
  */
 export function toNatsHeaders(headers: Readonly<Record<string, string>>): MsgHdrs {
   const result = natsClient.client.node.headers();
@@ -20,13 +20,13 @@ export function toNatsHeaders(headers: Readonly<Record<string, string>>): MsgHdr
   return result;
 }
 
-/** Without the server's own. */
-export function fromNatsHeaders(given: MsgHdrs | undefined): Record<string, string> {
-  const entries = [...(given ?? [])].filter(([name]) => !/^nats-/i.test(name));
+/** Decodes header values and leaves out the server's own headers ("Nats-…"). */
+export function fromNatsHeaders(natsHeaders: MsgHdrs | undefined): Record<string, string> {
+  const entries = [...(natsHeaders ?? [])].filter(([name]) => !/^nats-/i.test(name));
   return Object.fromEntries(entries.map(([name, values]) => [name, decoderFor(name)(values[0] ?? "")]));
 }
 
-// Attributes of CloudEvents are written as their binding for NATS has it.
+// CloudEvents attributes follow the encoding of the CloudEvents binding for NATS.
 const isAttribute = (name: string): boolean => /^ce-/i.test(name);
 const encoderFor = (name: string): typeof encodeValue => (isAttribute(name) ? encodeAttribute : encodeValue);
 const decoderFor = (name: string): typeof decodeValue => (isAttribute(name) ? decodeAttribute : decodeValue);
@@ -41,7 +41,7 @@ export function decodeValue(value: string): string {
     try {
       return decodeURIComponent(part);
     } catch {
-      return part; // a stranger's percent sign
+      return part; // a literal percent sign from another producer
     }
   });
 }
@@ -50,7 +50,7 @@ function encodeAttribute(value: string): string {
   return value.replace(/[^\u0021\u0023\u0024\u0026-\u007e]+/gu, (part) => encodeURIComponent(part));
 }
 
-// Older producers quote a value instead. What is no UTF-8 when decoded must not pass for the attribute it was meant to be.
+// Older producers quote the value instead. A value that is not valid UTF-8 after decoding is kept in its encoded form.
 function decodeAttribute(value: string): string {
   const quoted = /^"(.*)"$/.exec(value)?.[1];
   const plain = quoted === undefined ? value : quoted.replace(/\\(.)/g, "$1");
@@ -61,7 +61,7 @@ function decodeAttribute(value: string): string {
   }
 }
 
-/** What the headers take of the server's limit, which counts them with the body. */
+/** Returns the number of bytes that the headers take of `max_payload`, which includes headers and body. */
 export function headerBytes(headers: Readonly<Record<string, string>>): number {
   return Object.entries(headers).reduce(
     (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(encoderFor(name)(value)) + 4,

@@ -1,6 +1,6 @@
-// NATS JetStream as the carrier of messages. All messages of a prefix live in one stream, each topic spread over a few
-// partition subjects; the members of a group agree in a small record at the server who reads which partition, so order
-// per key is kept while they compete. docs/guides/nats.md tells the names, docs/decisions/0014 the reasons.
+// Transport for NATS JetStream. All messages of a prefix are stored in one stream, and each topic has several partition
+// subjects. The members of a group assign the partitions among themselves in a small record at the server, so they
+// share the work and keep the order per key. Names: docs/guides/nats.md. Reasons: docs/decisions/0014.
 export { nats } from "./nats-transport.ts";
 export type { NatsOptions } from "./options.ts";
 export { natsPermissions, type NatsPermissionOptions, type NatsPermissions } from "./permissions.ts";

@@ -8,24 +8,27 @@ import type { NatsSettings } from "./options.ts";
 import { describeFailure, hasNoResponders } from "./failure.ts";
 import { declareStreams, isStreamMissing, warnAboutRecreated, type CreationTimes } from "./streams.ts";
 
-/** One connection from its beginning to its end. Nothing of it outlives it. */
+/** One connection to the server. A reconnect creates a new session. */
 export interface Session {
   readonly nc: NatsConnection;
   readonly js: JetStreamClient;
   readonly jsm: JetStreamManager;
-  /** The most the server takes, headers included. */
+  /** Maximum message size that the server accepts, in bytes, headers included. */
   readonly maxPayload: number;
-  /** Aborted when the connection is gone. */
+  /** Aborted when the connection is lost. */
   readonly over: AbortSignal;
 }
 
 const RETRY_MS = 100;
 const MAX_WAIT_MS = 2_000;
-/** A stream counts as deleted when it is missing twice with this in between: a new leader may still be catching up. */
+/**
+ * A stream counts as deleted if two lookups this many milliseconds apart do not find it: a new leader may still be
+ * catching up.
+ */
 const STREAM_RECHECK_MS = 500;
 const STREAM_CHECK_MS = 2_000;
 
-/** Keeps one connection, and makes another when it ends, for ever. */
+/** Keeps one connection open and reconnects until it is closed. */
 export class Link {
   readonly #settings: NatsSettings;
   readonly #loop: Loop;
@@ -39,7 +42,7 @@ export class Link {
   #streams: CreationTimes = new Map();
   #lookAtMs = -Infinity;
   #missingStream: Error | undefined;
-  /** Why this process itself ends the session. */
+  /** Set while this process ends the session; the reason for it. */
   #ending: string | undefined;
 
   constructor(settings: NatsSettings) {
@@ -59,14 +62,16 @@ export class Link {
     return this.#maxPayload;
   }
 
-  /** Why there is no session. */
+  /** The reason why there is no session. */
   get trouble(): Error {
     return (
       this.#lastError ?? unreachableError(this.#closed ? "The transport was closed." : "Not connected yet.")
     );
   }
 
-  /** Begins to connect; resolves or fails with the first try and goes on trying either way. */
+  /**
+   * Connects. Settles with the result of the first attempt; if that fails, the link keeps retrying in the background.
+   */
   async open(): Promise<void> {
     if (this.#closed) throw this.trouble;
     if (this.#session !== undefined) return;
@@ -78,26 +83,26 @@ export class Link {
     if (this.#session === undefined) throw this.trouble;
   }
 
-  /** Calls back whenever there is a new session or none any more. */
+  /** Calls the listener when a session starts or ends. Returns a function that removes the listener. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Why messages cannot be stored although the server answers: a stream is missing, and may not be created. */
+  /** Set while messages cannot be stored because a stream is missing and this user may not create it. */
   get missingStream(): Error | undefined {
     return this.#missingStream;
   }
 
   /**
-   * Looks for a deleted stream after a request failed in a way that a deleted stream explains. If one is missing, it is
-   * created and the session ends, so that everything that reads from it starts anew.
+   * Checks for a deleted stream after a failure that a deleted stream would explain. If one is missing, creates it and
+   * ends the session, so that all readers start again.
    */
   checkStreams(session: Session): void {
     if (systemClock.monotonicMs() < this.#lookAtMs || session !== this.#session) return;
     this.#lookAtMs = Infinity;
     void this.#createDeleted(session)
-      .catch(() => undefined) // the server does not know at the moment
+      .catch(() => undefined) // the server cannot answer at the moment
       .finally(() => (this.#lookAtMs = systemClock.monotonicMs() + STREAM_CHECK_MS));
   }
 
@@ -114,7 +119,7 @@ export class Link {
       this.#missingStream = unreachableError(`${text}: ${describeFailure(error)}.`, error);
       return;
     }
-    this.#ending = "A deleted stream was created again, and is about to be read.";
+    this.#ending = "A deleted stream was created again, and its readers restart.";
     await nc.close();
   }
 
@@ -139,7 +144,7 @@ export class Link {
     return RETRY_MS;
   }
 
-  /** Each server in turn, another one first each time. */
+  /** Tries the servers in turn, starting with a different one each time. */
   async #connect(): Promise<NatsConnection> {
     const { servers } = this.#settings;
     this.#tries += 1;
@@ -159,13 +164,13 @@ export class Link {
     return node.connect({
       servers: server,
       ignoreClusterUpdates: true,
-      // Without the host, the certificate of a server known by its IP address would be held against "localhost".
+      // Without the host, the certificate of a server addressed by IP would be checked against "localhost".
       ...(tls === undefined ? {} : { tls: Object.assign({ host: readHost(server) }, tls) }),
       ...(authenticator === undefined ? {} : { authenticator }),
       name: "sagabox",
       reconnect: false,
       timeout: timeoutMs,
-      // A dead wire is noticed within three of these: before the lease is over.
+      // A dead connection is noticed after at most three missed pings, which is before the lease expires.
       pingInterval: Math.max(200, Math.floor(leaseMs / 5)),
       maxPingOut: 2,
       inboxPrefix,
@@ -228,7 +233,7 @@ function createDeferred(): { done: Promise<void>; settle: () => void } {
   return { done, settle };
 }
 
-// Dialling a silent host takes as long as its timeout, and nobody who closes should wait for that.
+// Connecting to a silent host takes until the timeout. close() must not wait for that.
 function untilStopped(
   dialling: Promise<NatsConnection>,
   stopping: AbortSignal,
@@ -248,7 +253,7 @@ function readHost(server: string): string {
   return server.replace(/:\d+$/, "").replace(/^\[|\]$/g, "");
 }
 
-// The client's own texts name neither password nor token.
+// The client's error texts contain neither password nor token.
 function describeConnectError(error: unknown): string {
   return `NATS cannot be reached: ${describeFailure(error)}.`;
 }

@@ -13,11 +13,11 @@ const note = {
   original_timestamp: "2026-01-02T03:04:05.678Z",
 };
 
-test("E3: the note beside a dead letter is whole where there is room", () => {
+test("E3: the dead-letter headers are complete if there is room", () => {
   expect(fitNote(note, 100_000)).toEqual(note);
 });
 
-test("E3: with less room the story is cut, never the facts; with none the letter goes alone", () => {
+test("E3: with less room the stack is shortened, never the facts; with no room the message is copied without them", () => {
   for (const room of [6_000, 1_500, 400]) {
     const kept = fitNote(note, room);
     expect(headerBytes(kept)).toBeLessThanOrEqual(room);

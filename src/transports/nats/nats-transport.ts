@@ -27,7 +27,7 @@ import { natsPermissions } from "./permissions.ts";
 import { Subscriber } from "./subscriber.ts";
 import { groupNames, messageSubject, partitionFor, readConsumerName, streamNames } from "./topology.ts";
 
-/** NATS JetStream as the carrier of messages. */
+/** Creates a transport that uses NATS JetStream. */
 export function nats(options: NatsOptions = {}): Transport {
   const settings = allProblems("The options of nats()", () =>
     natsSettings(withEnvironment(options, process.env)),
@@ -35,7 +35,7 @@ export function nats(options: NatsOptions = {}): Transport {
   return new NatsTransport(settings);
 }
 
-/** What a message needs besides its data: envelope and headers. */
+/** Bytes of a message besides its data: envelope and headers. */
 const ENVELOPE_BYTES = 16_384;
 
 class NatsTransport implements Transport {
@@ -112,7 +112,7 @@ class NatsTransport implements Transport {
   }
 }
 
-/** The options, with what the environment says about whatever they leave open. */
+/** Fills options that are not set from environment variables. */
 function withEnvironment(options: NatsOptions, env: Environment): NatsOptions {
   const { address, credentials, ca, format } = readBrokerEnvironment("nats", env);
   return {
@@ -129,7 +129,7 @@ function withEnvironment(options: NatsOptions, env: Environment): NatsOptions {
   };
 }
 
-/** How many messages of each topic wait for their slowest group, the unsettled ones included. */
+/** Counts the messages of each topic that wait for its slowest group, unsettled ones included. */
 async function readDepths(
   { jsm }: Session,
   { prefix }: NatsSettings,
@@ -142,10 +142,10 @@ async function readDepths(
     const topic = topicBySubject.get((info.config.filter_subject ?? "").replace(/\.[^.]+$/, ".*"));
     if (name === undefined || topic === undefined) continue;
     const { group, partition, epoch } = name;
-    const place = `${group}/${partition}`;
-    // Of two terms the later counts; the former is about to be deleted.
-    if ((last.get(place)?.epoch ?? -1) > epoch) continue;
-    last.set(place, { topic, group, epoch, waiting: info.num_pending + info.num_ack_pending });
+    const slot = `${group}/${partition}`;
+    // If a partition has consumers of two terms, count the later one; the former is about to be deleted.
+    if ((last.get(slot)?.epoch ?? -1) > epoch) continue;
+    last.set(slot, { topic, group, epoch, waiting: info.num_pending + info.num_ack_pending });
   }
   const groups = new Map<string, { topic: string; waiting: number }>();
   for (const { topic, group, waiting } of last.values()) {
@@ -158,7 +158,7 @@ async function readDepths(
   return depths;
 }
 
-/** The streams of the prefix, and what these groups read of them. */
+/** Lists the streams of the prefix and the consumers of these groups. */
 export function planNatsTopology(
   { prefix, partitions, replicas }: Pick<NatsSettings, "prefix" | "partitions" | "replicas">,
   groups: readonly PlannedGroup[],
@@ -195,7 +195,7 @@ export function planNatsTopology(
   return { objects, permissions };
 }
 
-/** A copy for a retry or a dead letter carries more headers than the original. */
+/** Extra header bytes reserved for retry copies and dead letters. */
 const COPY_HEADER_BYTES = 2_048;
 const MAX_IN_FLIGHT = 500;
 
@@ -226,7 +226,7 @@ class Publisher {
     const { session } = this.#link;
     if (session === undefined || signal.aborted) {
       const error =
-        session === undefined ? this.#link.trouble : unreachableError("Nobody waits for it any more.");
+        session === undefined ? this.#link.trouble : unreachableError("The publish call was aborted.");
       return batch.map(() => ({ kind: "unreachable", error }));
     }
     const confirms = this.#confirmsFor(session);
@@ -265,19 +265,19 @@ class Publisher {
     if (bytes > session.maxPayload) {
       return { kind: "refused", error: tooLargeError(bytes, session.maxPayload) };
     }
-    const given = toNatsHeaders(headers);
-    given.set("Nats-Msg-Id", encodeValue(message.id));
-    given.set("Nats-Expected-Stream", this.#stream);
+    const natsHeaders = toNatsHeaders(headers);
+    natsHeaders.set("Nats-Msg-Id", encodeValue(message.id));
+    natsHeaders.set("Nats-Expected-Stream", this.#stream);
     const subject = messageSubject(prefix, message.topic, partitionFor(message, partitions));
-    return confirms.send(subject, body, given);
+    return confirms.send(subject, body, natsHeaders);
   }
 }
 
 function noTopicError(): SagaboxError {
-  return new SagaboxError("TOPIC_INVALID", "The topic of the message is no subject that NATS can carry.");
+  return new SagaboxError("TOPIC_INVALID", "The topic of the message is not a valid NATS subject.");
 }
 
-// A connection that dies need not answer anybody, so nobody waits for it.
+// A dead connection may never answer, so stop waiting on abort, on connection loss and after the timeout.
 function giveUpOnAbort(
   signals: readonly AbortSignal[],
   ms: number,
@@ -297,15 +297,15 @@ function giveUpOnAbort(
 
 const PUBLISHED: PublishOutcome = Object.freeze({ kind: "published" });
 
-/** A message that was sent and not yet heard of. */
+/** A published message without a confirmation yet. */
 interface PendingConfirm {
   readonly subject: string;
   readonly settle: (outcome: PublishOutcome) => void;
 }
 
 /**
- * Publishes and hears what the stream says of each message, through one subscription for all of them. The client's own
- * way makes an error with its stack and a timer for every message, which costs as much as sending it.
+ * Publishes messages and receives all their confirmations through one subscription. The client's own publish creates an
+ * error with a stack and a timer per message, which costs as much as sending it.
  */
 class Confirms {
   readonly #nc: NatsConnection;
@@ -320,7 +320,7 @@ class Confirms {
     void this.#watch();
   }
 
-  /** Settles when the stream has answered; whoever waits no longer says so with `forget`. */
+  /** Publishes one message. The outcome settles when the stream answers; a caller that stops waiting calls `forget`. */
   send(
     subject: string,
     body: Uint8Array,
@@ -347,7 +347,7 @@ class Confirms {
     if (sent !== undefined) this.#settle(token, toOutcome(msg, sent.subject));
   }
 
-  // The server tells of a subject that is denied to the connection, not to the message.
+  // The server reports a denied subject to the connection, not as an answer to the message.
   async #watch(): Promise<void> {
     const { errors } = natsClient.client.node;
     for await (const status of this.#nc.status()) {

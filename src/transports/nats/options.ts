@@ -15,44 +15,52 @@ import { checkCredentials, type CredentialSource } from "./credentials.ts";
 import { checkServers, checkTls, type NatsTls } from "./servers.ts";
 
 export interface NatsOptions {
-  /** Where to connect, such as "nats://127.0.0.1:4222"; several for a cluster. Else SAGABOX_NATS_URL, else that one. */
+  /**
+   * Server addresses, such as "nats://127.0.0.1:4222"; several for a cluster. Default: SAGABOX_NATS_URL, or else that
+   * address.
+   */
   readonly servers?: string | readonly string[];
-  /** Who we are; a function is asked again for each connection. */
+  /** Credentials, or a function that returns them and is called for each connection. */
   readonly credentials?: CredentialSource;
-  /** Encrypt, and verify the server against these authorities; `true` takes those of Node. */
+  /** Use TLS and verify the server against these certificate authorities; `true` uses those of Node.js. */
   readonly tls?: NatsTls | true;
-  /** Allow clear text to hosts other than this one. Default false. */
+  /** Allow connections without TLS to other hosts. Default false. */
   readonly allowInsecure?: boolean;
-  /** First word of all subjects and streams. Default "dp". */
+  /** First token of all subject and stream names. Default "dp". */
   readonly prefix?: string;
   /**
-   * How messages are written: our own envelope, or CloudEvents 1.0 in structured or binary mode. All three are always
-   * read. Else SAGABOX_MESSAGE_FORMAT, else "sagabox".
+   * Format of published messages: sagabox's envelope, or CloudEvents 1.0 in structured or binary mode. All three are
+   * always read. Default: SAGABOX_MESSAGE_FORMAT, or else "sagabox".
    */
   readonly format?: MessageFormat;
-  /** How many subjects the keys of a topic are spread over; fixed once the stream exists. 1 to 256, default 8. */
+  /** Number of partition subjects per topic, 1 to 256; fixed once the stream exists. Default 8. */
   readonly partitions?: number;
-  /** Copies of each stream in a cluster. Default 1. */
+  /** Replicas of each stream in a cluster. Default 1. */
   readonly replicas?: number;
-  /** How long the server recognises a message that is sent twice. Default "2m". */
+  /** How long the server detects duplicate publishes. Default "2m". */
   readonly duplicateWindow?: Duration | number;
-  /** How long messages stay, handled or not; 0 keeps them for ever. Default "7d". */
+  /** How long messages are kept, handled or not; 0 keeps them forever. Default "7d". */
   readonly maxAge?: Duration | number;
-  /** Store messages compressed, where the server can (2.10 and later). Default false. */
+  /** Compress stored messages, if the server supports it (2.10 and later). Default false. */
   readonly compress?: boolean;
-  /** When the stream is that large, publishing waits; -1 for no limit. Default -1. */
+  /** Maximum size of the message stream in bytes. When it is reached, publishing waits. Default -1 (no limit). */
   readonly maxStreamBytes?: number;
-  /** How long the server keeps dead letters; 0 for ever. Default "30d". */
+  /** How long dead letters are kept; 0 keeps them forever. Default "30d". */
   readonly deadLetterMaxAge?: Duration | number;
-  /** A member that is silent for so long loses its partitions to the others. Default "10s". */
+  /** A member without a heartbeat for this long loses its partitions to the others. Default "10s". */
   readonly lease?: Duration | number;
-  /** How long the server waits for a sign of life of a message before it delivers it again. Default "30s". */
+  /**
+   * How long the server waits for an acknowledgement or a progress report before it redelivers a message. Default
+   * "30s".
+   */
   readonly ackWait?: Duration | number;
-  /** How long one question to the server may take. Default "5s". */
+  /** Timeout of one request to the server. Default "5s". */
   readonly timeout?: Duration | number;
-  /** First words of the subjects that answers come to; lets permissions name them. Default "_INBOX". */
+  /** First tokens of the reply subjects, so that permissions can name them. Default "_INBOX". */
   readonly inboxPrefix?: string;
-  /** Called with a sentence for people when something unsafe was found. Default: `process.emitWarning`. */
+  /**
+   * Called with a text for operators when the transport detects an unsafe condition. Default: `process.emitWarning`.
+   */
   readonly warn?: (warning: string) => void;
 }
 

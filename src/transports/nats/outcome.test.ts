@@ -8,15 +8,15 @@ import { toFailedOutcome } from "./outcome.ts";
 beforeAll(async () => void (await natsClient.load()));
 
 const answer = (err_code: number, code: number): Error =>
-  new JetStreamApiError({ err_code, code, description: "told" });
+  new JetStreamApiError({ err_code, code, description: "reason" });
 
 test.each([
   ["a message too large for the stream", answer(10054, 400), "refused"],
   ["another stream than expected", answer(10060, 400), "unreachable"],
   ["a full stream", answer(10077, 503), "unreachable"],
   ["no leader", answer(10008, 503), "unreachable"],
-  ["a header the server dislikes", answer(10159, 400), "rejected"],
-  ["nobody there", new Error("x", { cause: new errors.NoRespondersError("dp.msg.t.0") }), "unreachable"],
+  ["a header that the server rejects", answer(10159, 400), "rejected"],
+  ["no responders", new Error("x", { cause: new errors.NoRespondersError("dp.msg.t.0") }), "unreachable"],
   ["a subject that is denied", new errors.PermissionViolationError("no", "publish", "s"), "unreachable"],
   ["more than max_payload", new errors.InvalidArgumentError("payload"), "refused"],
   ["no answer in time", new errors.TimeoutError(), "unknown"],
@@ -32,9 +32,9 @@ test.each([
     "a request without a responder",
     Object.assign(new Error("jetstream is not enabled"), { name: "JetStreamNotEnabled" }),
   ],
-  ["an answer of a cluster without a leader", answer(10008, 503)],
+  ["an answer from a cluster without a leader", answer(10008, 503)],
   ["a stream whose nodes are down", answer(10118, 503)],
-])("B10: %s is told as a missing leader, not as JetStream that is off or a deleted stream", (_, error) => {
+])("B10: %s is reported as a missing leader, not as disabled JetStream or a deleted stream", (_, error) => {
   const text = describeFailure(error);
   expect(text).toMatch(/leader/i);
   expect(text).not.toMatch(/JetStream is (off|not enabled)|deleted/i);

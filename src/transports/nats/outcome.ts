@@ -10,7 +10,7 @@ type FailedOutcome = Exclude<PublishOutcome, { kind: "published" }>;
 const messageTooLarge = 10054;
 const wrongStream = 10060;
 
-/** What a failed publish means for its message. Whatever may have arrived is unknown. */
+/** Maps a failed publish to the outcome of its message: `unknown` if the server may have stored it. */
 export function toFailedOutcome(error: unknown): FailedOutcome {
   const { jetstream, node } = natsClient.client;
   const { errors } = node;
@@ -50,9 +50,9 @@ export function timeoutError(cause?: unknown): SagaboxError {
   return new SagaboxError("TRANSPORT_TIMEOUT", "NATS did not confirm the message.", { cause });
 }
 
-export function tooLargeError(bytes: number, most: number): SagaboxError {
+export function tooLargeError(bytes: number, maxPayload: number): SagaboxError {
   return new SagaboxError(
     "PAYLOAD_TOO_LARGE",
-    `The message has ${bytes} bytes with its headers; this server takes ${most} (max_payload).`,
+    `The message has ${bytes} bytes with its headers; this server accepts ${maxPayload} (max_payload).`,
   );
 }

@@ -18,12 +18,12 @@ import { trySend } from "./try-send.ts";
 
 export interface OwnershipParts {
   readonly record: GroupRecord;
-  /** The subject on which members tell each other that the record has changed. */
+  /** The subject on which members notify each other of changes to the record. */
   readonly hint: string;
   readonly topics: readonly string[];
   readonly leaseMs: number;
   readonly opener: TermOpener;
-  /** True if the stream is not the one the record speaks of; the record was put right. */
+  /** Returns true if the record belonged to a deleted stream and was reset. */
   readonly checkStream: (session: Session) => Promise<boolean>;
   readonly begin: (reader: PartitionReader) => void;
   readonly end: (reader: PartitionReader) => void;
@@ -35,9 +35,9 @@ export interface OwnershipParts {
 const MAX_TRIES = 20;
 
 /**
- * One member of a group: keeps its place in the record, takes its share of the partitions and hands over what is too
- * much. Its lease is measured here from before each beat was sent, and there from when it was seen: whoever is cut off
- * stops handing out before anybody takes over.
+ * One member of a group. Keeps its entry in the group record, takes its share of the partitions and releases those
+ * beyond it. A member measures its own lease from before it sends a heartbeat; the others measure it from when they see
+ * the heartbeat. So a member that is cut off stops handing out messages before another one takes over.
  */
 export class Ownership {
   readonly #parts: OwnershipParts;
@@ -68,10 +68,10 @@ export class Ownership {
     return systemClock.monotonicMs() < this.#validUntilMs;
   }
 
-  /** Joins, and takes what is free; then goes on by itself. */
+  /** Joins the group and takes free partitions; then keeps the membership up to date in the background. */
   async start(session: Session): Promise<void> {
     this.#session = session;
-    this.#seen.clear(); // while nobody could be seen, nobody can be said to have been silent
+    this.#seen.clear(); // heartbeats missed while this member was disconnected do not count
     this.#hints = session.nc.subscribe(this.#parts.hint, {
       callback: (error, msg) => {
         if (error === null && msg.string() !== this.#me) this.#loop.wake();
@@ -82,19 +82,21 @@ export class Ownership {
     await this.#loop.start();
   }
 
-  /** The connection is gone, and with it everything that came through it. */
+  /** Drops all terms after the connection was lost. */
   dropConnection(): void {
     this.#session = undefined;
     this.#dropAll();
   }
 
-  /** The consumer of a term is gone: the record tells whether that was a successor. */
+  /**
+   * Drops a term whose consumer no longer exists. The next read of the record shows whether another member took over.
+   */
   dropTerm(key: string): void {
     this.#drop(key);
     this.#loop.wake();
   }
 
-  /** A delivery was settled: something may be ready to hand over. */
+  /** Called after each settled delivery: a draining partition may be empty now and ready to release. */
   checkDrained(): void {
     for (const term of this.#terms.values()) {
       if (term.draining && !term.drained && !this.#parts.holds(term.reader)) {
@@ -132,7 +134,7 @@ export class Ownership {
     return opened ? 0 : this.#parts.leaseMs / 4;
   }
 
-  /** Reads the record, decides, and writes it unless somebody else was faster; then all over again. */
+  /** Reads the record, plans and writes it. If another member wrote in between, starts over. */
   async #updateRecord(session: Session, leaving: boolean): Promise<Plan> {
     const { record, leaseMs } = this.#parts;
     for (let tries = 1; ; tries++) {
@@ -145,7 +147,7 @@ export class Ownership {
         this.#extendLease(wishes, session, nowMs);
         return plan;
       }
-      if (tries === MAX_TRIES) throw new Error("the record of the group changes too often");
+      if (tries === MAX_TRIES) throw new Error("the group record changes too often");
       await sleep(random() * 5 * tries);
     }
   }
@@ -192,7 +194,7 @@ export class Ownership {
     for (const key of wishes.released.keys()) this.#drop(key);
   }
 
-  /** True when consumers were made, which the record should know soon. */
+  /** Returns true if consumers were created, so that the record is updated soon. */
   async #applyPlan(session: Session, { taken, shed, lost }: Plan): Promise<boolean> {
     for (const key of lost) this.#drop(key);
     for (const key of shed) this.#startDrain(key);
@@ -241,36 +243,39 @@ export class Ownership {
   }
 }
 
-/** What one member knows and wants when it looks at the record. */
+/** What one member knows when it plans from the record. */
 export interface MemberView {
   readonly me: string;
   readonly topics: readonly string[];
-  /** Members whose beat has stood still for a lease. */
+  /** Members whose heartbeat has not changed for a lease. */
   readonly dead: ReadonlySet<string>;
-  /** What I read now, by term. */
+  /** Partitions that this member reads now, with their terms. */
   readonly running: ReadonlyMap<string, number>;
-  /** Of these, what I am about to hand over. */
+  /** Running partitions that this member is about to release. */
   readonly draining: ReadonlySet<string>;
-  /** Terms whose consumer I have made, and where it begins. */
+  /** Terms whose consumer this member has created, with the start sequence. */
   readonly opened: ReadonlyMap<string, { readonly epoch: number; readonly at: number }>;
-  /** What I have given back since. */
+  /** Partitions that this member has released since the last write. */
   readonly released: ReadonlyMap<string, { readonly at: number; readonly done: readonly number[] }>;
   readonly leaving: boolean;
 }
 
 export interface Plan {
   readonly state: GroupState;
-  /** Whether it differs by more than my beat. */
+  /** True if the plan changes more than this member's heartbeat. */
   readonly changed: boolean;
-  /** New terms of mine: the slot as it is now and as it was. */
+  /** New terms of this member: the slot after and before. */
   readonly taken: readonly { readonly key: string; readonly slot: Slot; readonly before: Slot }[];
-  /** Mine until their last delivery is settled, then somebody else's. */
+  /** Partitions to release once their last delivery is settled. */
   readonly shed: readonly string[];
-  /** No longer mine. */
+  /** Partitions that this member no longer owns. */
   readonly lost: readonly string[];
 }
 
-/** Everybody computes from the same record: who is missing is struck out, and each topic is shared evenly. */
+/**
+ * Plans the next version of the record: removes dead members and shares each topic evenly. All members compute the same
+ * result from the same record.
+ */
 export function planGroup(before: GroupState, wishes: MemberView): Plan {
   const { me, leaving } = wishes;
   const members = liveMembers(before, wishes);
@@ -304,7 +309,7 @@ function liveMembers(before: GroupState, { me, topics, dead, leaving }: MemberVi
   return members;
 }
 
-/** The slot after what is known of it: its owner gone, given back by me, or begun by me. */
+/** Applies what is known of a slot: its owner is gone, or this member released or opened it. */
 function updateSlot(key: string, slot: Slot, members: ReadonlyMap<string, Member>, wishes: MemberView): Slot {
   const { me, opened, released } = wishes;
   if (slot.owner !== me) {
@@ -325,7 +330,7 @@ function startTermAt(slot: Slot, at: number): Slot {
   return { ...slot, base: slot.epoch, at };
 }
 
-/** A consumer nobody has read from may be used as it is; any other might still owe somebody something. */
+/** Starts a new term. A consumer that was never read is reused; any other may have unacknowledged messages. */
 function newTerm(slot: Slot, owner: string): Slot {
   const { fresh, ...rest } = slot;
   return fresh === true ? { ...rest, owner } : { ...rest, owner, epoch: slot.epoch + 1 };
@@ -337,7 +342,7 @@ interface TopicShare {
   readonly members: ReadonlyMap<string, Member>;
   readonly wishes: MemberView;
   readonly take: (key: string, slot: Slot) => void;
-  /** Gives back a slot that this member owns and does not read. */
+  /** Releases a slot that this member owns but does not read. */
   readonly free: (key: string, slot: Slot) => void;
   readonly shed: string[];
 }
@@ -349,17 +354,17 @@ function shareTopic({ topic, slots, members, wishes, take, free, shed }: TopicSh
   const target = computeShare(me, topic, members, ofTopic.length);
   const staying = mine.filter(([key]) => !draining.has(key));
   for (const [key, slot] of staying.slice(target)) {
-    // A slot that is not read has nothing to drain, so no later delivery would ever give it back.
+    // A slot that is not read has nothing to drain, so no later delivery would release it.
     if (running.has(key)) shed.push(key);
     else free(key, slot);
   }
-  // Mine by the record, but the connection was lost, or the consumer was: a new term.
+  // This member owns the slot but lost the connection or the consumer: start a new term.
   for (const [key, slot] of staying.slice(0, target)) if (!running.has(key)) take(key, slot);
   const unowned = ofTopic.filter(([key, slot]) => slot.owner === null && !released.has(key));
   for (const [key, slot] of unowned.slice(0, Math.max(0, target - mine.length))) take(key, slot);
 }
 
-/** Who gets one more than the others differs from topic to topic. */
+/** Computes this member's share of a topic. Which members get one more than the others differs by topic. */
 function computeShare(
   me: string,
   topic: string,
@@ -367,8 +372,8 @@ function computeShare(
   count: number,
 ): number {
   const able = [...members].flatMap(([id, member]) => (member.topics.includes(topic) ? [id] : [])).sort();
-  const place = (able.indexOf(me) + laneFor(topic)) % able.length;
-  return Math.floor(count / able.length) + (place < count % able.length ? 1 : 0);
+  const rank = (able.indexOf(me) + laneFor(topic)) % able.length;
+  return Math.floor(count / able.length) + (rank < count % able.length ? 1 : 0);
 }
 
 function byPartition([a]: [string, Slot], [b]: [string, Slot]): number {

@@ -9,35 +9,35 @@ import { isApiError } from "./streams.ts";
 export interface PartitionReaderParts {
   readonly session: Session;
   readonly topic: string;
-  /** The durable consumer of this term of office. */
+  /** The durable consumer of this term. */
   readonly info: ConsumerInfo;
-  /** The first sequence it may see. */
+  /** The first sequence that this reader may hand out. */
   readonly at: number;
-  /** Sequences from there on that were settled before. */
+  /** Sequences from `at` on that were settled in an earlier term. */
   readonly settled: readonly number[];
   readonly window: number;
-  /** How often the server sends a sign of life while there is nothing to deliver. */
+  /** Interval of the server's heartbeats while there is nothing to deliver, in milliseconds. */
   readonly heartbeatMs: number;
-  /** False once the lease is over: nothing may be handed out then. */
+  /** Returns false once the lease has expired; nothing may be handed out then. */
   readonly valid: () => boolean;
   readonly arrived: () => void;
-  /** The consumer is gone: somebody else took over, or deleted it. */
+  /** Called when the consumer no longer exists: another member took over, or an operator deleted it. */
   readonly gone: () => void;
 }
 
 const MAX_REMEMBERED = 2_000;
 
 /**
- * Reads one partition of one topic during one term of office. Messages come in the order of the stream; whatever the
- * server delivers a second time is recognised by its sequence and not handed out again.
+ * Reads one partition of one topic during one term, in stream order. A redelivered message is recognised by its
+ * sequence and not handed out again.
  */
 export class PartitionReader implements Source {
   readonly topic: string;
   readonly #parts: PartitionReaderParts;
-  /** In order of sequence: what was received and is neither settled nor lost. */
+  /** Messages that were received and are not settled, in order of their sequence. */
   readonly #unsettled = new Map<number, JsMsg>();
   readonly #settled: Set<number>;
-  /** Where the last acknowledgements went, as many as the window holds. */
+  /** Reply subjects of the last acknowledgements, as many as the window holds. */
   readonly #acknowledged: string[] = [];
   #waiting: JsMsg[] = [];
   #seen: number;
@@ -59,7 +59,7 @@ export class PartitionReader implements Source {
       max_messages: window,
       expires: 30_000,
       idle_heartbeat: heartbeatMs,
-      // Without it the client asks for the consumer before it pulls again, and waits 30 s after each failed question.
+      // Without `bind`, the client looks up the consumer before each pull and waits 30 s after a failed lookup.
       bind: true,
       callback: (msg) => this.#receive(msg),
     });
@@ -84,22 +84,22 @@ export class PartitionReader implements Source {
 
   putBack(msg: JsMsg): void {
     if (this.#over || !this.#unsettled.has(msg.seq)) return;
-    const place = this.#waiting.findIndex((later) => later.seq > msg.seq);
-    this.#waiting.splice(place < 0 ? this.#waiting.length : place, 0, msg);
+    const index = this.#waiting.findIndex((later) => later.seq > msg.seq);
+    this.#waiting.splice(index < 0 ? this.#waiting.length : index, 0, msg);
   }
 
-  /** Tells the server that the messages here are being worked on. */
+  /** Reports progress on all messages in flight, so that the server does not redeliver them. */
   keepAlive(): void {
     for (const msg of this.#unsettled.values()) trySend(() => msg.working());
   }
 
-  /** Hands out nothing more. */
+  /** Stops handing out messages. */
   drain(): void {
     this.#draining = true;
     this.#messages?.stop();
   }
 
-  /** Where a successor has to begin, and what it need not do again. */
+  /** Returns the start sequence for the next term and the sequences above it that are already settled. */
   readPosition(): { readonly at: number; readonly done: readonly number[] } {
     const at = this.#firstUnsettled() ?? this.#seen + 1;
     return { at, done: [...this.#settled].filter((seq) => seq > at) };
@@ -116,7 +116,7 @@ export class PartitionReader implements Source {
     if (this.#over || this.#draining) return;
     const { seq } = msg;
     if (seq <= this.#seen) {
-      if (!this.#unsettled.has(seq)) this.#acknowledge(msg); // its acknowledgement was lost
+      if (!this.#unsettled.has(seq)) this.#acknowledge(msg); // the server did not get the acknowledgement
       return;
     }
     this.#seen = seq;
@@ -131,7 +131,7 @@ export class PartitionReader implements Source {
     return value;
   }
 
-  // Only what lies behind something unsettled needs to be remembered.
+  // Only sequences above an unsettled message need to be remembered.
   #remember(seq: number): void {
     const first = this.#firstUnsettled() ?? Infinity;
     if (seq > first) {
@@ -152,16 +152,16 @@ export class PartitionReader implements Source {
   }
 
   /**
-   * The consumer went silent: its leader died, or it was deleted. The client pulls again on its own. What was
-   * acknowledged while there was no leader is acknowledged again, since it fills the window until `ackWait` is over.
-   * Returns false if the consumer does not exist any more.
+   * Called when the consumer went silent: its leader died, or it was deleted. The client pulls again on its own.
+   * Acknowledgements sent while there was no leader are sent again, because those messages would fill the window until
+   * `ackWait` expires. Returns false if the consumer does not exist any more.
    */
   async #resume(): Promise<boolean> {
     const { session, info } = this.#parts;
     try {
       if ((await findConsumer(session.jsm, info.stream_name, info.name)) === undefined) return false;
     } catch (error) {
-      return !isApiError(error, apiCodes.streamNotFound); // without an answer the next missed heartbeat asks again
+      return !isApiError(error, apiCodes.streamNotFound); // on no answer, the next missed heartbeat checks again
     }
     for (const subject of this.#acknowledged) trySend(() => session.nc.publish(subject, "+ACK"));
     return true;
@@ -175,7 +175,7 @@ export class PartitionReader implements Source {
   }
 }
 
-// The client acknowledges a message once at most, and keeps the subject out of its types.
+// The client sends at most one acknowledgement per message and does not expose the reply subject in its types.
 function readAckSubject(msg: JsMsg): string | undefined {
   const { reply } = msg as JsMsg & { readonly reply?: string };
   return reply === "" ? undefined : reply;

@@ -2,23 +2,28 @@ import { rejectUnknownKeys, text } from "../../options/index.ts";
 import { streamNames, toToken } from "./topology.ts";
 
 export interface NatsPermissionOptions {
-  /** Whose permissions these are. */
+  /** The service that gets the permissions. */
   readonly service: string;
-  /** publisher: sends only. worker: sends and consumes. */
+  /** A publisher only sends; a worker sends and consumes. */
   readonly role: "publisher" | "worker";
-  /** As in the options of the transport. Default "dp". */
+  /** Value of the transport option `prefix`. Default "dp". */
   readonly prefix?: string;
-  /** As in the options of the transport; with one of its own a service cannot read the answers to others. */
+  /**
+   * Value of the transport option `inboxPrefix`. With its own prefix, a service cannot read replies to other services.
+   */
   readonly inboxPrefix?: string;
 }
 
-/** What goes into the `permissions` of a user in the configuration of the server, or into an account's token. */
+/** Value for the `permissions` of a user in the server configuration or in an account's token. */
 export interface NatsPermissions {
   readonly publish: { readonly allow: readonly string[] };
   readonly subscribe: { readonly allow: readonly string[] };
 }
 
-/** The least a service needs once the streams are there. It can neither make nor change nor empty nor delete one. */
+/**
+ * Returns the minimal permissions of a service once the streams exist. They do not allow creating, changing, purging or
+ * deleting a stream.
+ */
 export function natsPermissions(options: NatsPermissionOptions): NatsPermissions {
   rejectUnknownKeys("natsPermissions", options, ["service", "role", "prefix", "inboxPrefix"]);
   const prefix = text("natsPermissions.prefix", options.prefix ?? "dp", { pattern: /^[A-Za-z0-9_-]+$/ });

@@ -1,14 +1,14 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { rejectUnknownKeys } from "../../options/index.ts";
 
-/** Certificates in PEM form. The server's is always verified, its host name too. */
+/** Certificates in PEM format. The server's certificate and its host name are always verified. */
 export interface NatsTls {
-  /** Authorities to trust instead of those of Node. */
+  /** Certificate authorities to trust instead of those of Node.js. */
   readonly ca?: string;
-  /** Our own certificate and its key, where the server asks for one. */
+  /** Client certificate, if the server requires one. */
   readonly cert?: string;
   readonly key?: string;
-  /** The name the server's certificate must have, where it differs from the host. */
+  /** Expected name in the server's certificate, if it differs from the host. */
   readonly servername?: string;
 }
 
@@ -25,31 +25,33 @@ export function checkTls(tls: NatsTls | boolean | undefined): NatsTls | undefine
 
 const loopback = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
-/** "host:port" each. Credentials in an address would end up in logs, and clear text must be asked for. */
+/**
+ * Checks the addresses and returns them as "host:port". Rejects credentials in an address, because they would appear in
+ * logs, and rejects remote hosts without TLS unless `allowInsecure` is set.
+ */
 export function checkServers(
-  given: string | readonly string[],
+  servers: string | readonly string[],
   tls: NatsTls | undefined,
   allowInsecure: boolean,
 ): readonly string[] {
-  const list = typeof given === "string" ? given.split(",") : given;
-  if (!Array.isArray(list) || list.length === 0) throw invalid("must be an address or a list of addresses");
+  const list = typeof servers === "string" ? servers.split(",") : servers;
+  if (!Array.isArray(list) || list.length === 0) throw invalid("must be an address or an array of addresses");
   return Object.freeze(list.map((address: unknown) => checkServer(address, tls, allowInsecure)));
 }
 
-function checkServer(given: unknown, tls: NatsTls | undefined, allowInsecure: boolean): string {
-  const url = typeof given === "string" ? parse(given.trim()) : undefined;
+function checkServer(address: unknown, tls: NatsTls | undefined, allowInsecure: boolean): string {
+  const url = typeof address === "string" ? parse(address.trim()) : undefined;
   if (url === undefined || !["nats:", "tls:"].includes(url.protocol) || url.hostname === "") {
-    throw invalid('must hold addresses such as "nats://127.0.0.1:4222" or "tls://nats.example.com:4222"');
+    throw invalid('must contain addresses such as "nats://127.0.0.1:4222" or "tls://nats.example.com:4222"');
   }
   if (url.username !== "" || url.password !== "") {
-    throw invalid("must not hold a user or password; give them as credentials");
+    throw invalid("must not contain a user or password; use credentials instead");
   }
   const secure = tls !== undefined;
-  if (url.protocol === "tls:" && !secure)
-    throw invalid("has a tls:// address, so tls must be given (or true)");
+  if (url.protocol === "tls:" && !secure) throw invalid("has a tls:// address, so tls must be set (or true)");
   if (!secure && !allowInsecure && !loopback.test(url.hostname)) {
     throw invalid(
-      `has ${url.hostname}, which is another machine: give tls, or allowInsecure: true for clear text`,
+      `has ${url.hostname}, which is a remote host: set tls, or allowInsecure: true for a connection without TLS`,
     );
   }
   return `${url.hostname}:${url.port === "" ? "4222" : url.port}`;
@@ -63,7 +65,7 @@ interface Address {
   readonly password: string;
 }
 
-// Hosts are parsed strictly only under a scheme the parser knows; its own default port is put back.
+// URL parses hosts strictly only for schemes it knows, so parse as https and restore a port that equals its default.
 function parse(address: string): Address | undefined {
   const [, scheme = "nats", rest = ""] = /^(?:([a-z]+):\/\/)?(.+)$/.exec(address) ?? [];
   try {

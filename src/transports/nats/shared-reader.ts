@@ -8,11 +8,11 @@ import { trySend } from "./try-send.ts";
 export interface SharedReaderParts {
   readonly session: Session;
   readonly topic: string;
-  /** Makes the consumer, or finds it. */
+  /** Creates the consumer, or returns the existing one. */
   readonly declare: () => Promise<ConsumerInfo>;
-  /** How often the server sends a sign of life while there is nothing to deliver. */
+  /** Interval of the server's heartbeats while there is nothing to deliver, in milliseconds. */
   readonly heartbeatMs: number;
-  /** How many messages are asked for at once. */
+  /** Maximum number of messages per pull. */
   readonly batch: number;
   readonly arrived: () => void;
   readonly failed: (error: unknown) => void;
@@ -21,7 +21,7 @@ export interface SharedReaderParts {
 
 const PULL_EXPIRES_MS = 10_000;
 
-/** Reads a consumer that all members share: retries, and topics of groups that gave up order. */
+/** Reads a consumer that all members share: for retries, and for topics of groups without ordering. */
 export class SharedReader implements Source {
   readonly topic: string;
   readonly #parts: SharedReaderParts;
@@ -38,7 +38,7 @@ export class SharedReader implements Source {
     this.#loop = new Loop({
       step: () => this.#step(),
       onError: (error) => {
-        this.#info = undefined; // perhaps it was deleted
+        this.#info = undefined; // the consumer may have been deleted
         parts.failed(error);
       },
       maxBackoffMs: 5_000,
@@ -72,19 +72,19 @@ export class SharedReader implements Source {
     for (const msg of this.#unsettled) trySend(() => msg.working());
   }
 
-  /** Asks for nothing more. */
+  /** Stops pulling. */
   pause(): void {
     this.#messages?.stop();
     void this.#loop.stop();
   }
 
-  /** Gives everything back. */
+  /** Stops pulling and returns all messages in flight to the server. */
   async close(): Promise<void> {
     for (const msg of this.#unsettled) trySend(() => msg.nak());
     await this.stop();
   }
 
-  /** Forgets everything: the connection is gone. */
+  /** Drops all messages in flight after the connection was lost. */
   async stop(): Promise<void> {
     this.#over = true;
     this.#unsettled.clear();
@@ -106,14 +106,14 @@ export class SharedReader implements Source {
       for await (const msg of messages) this.#receive(msg);
     } catch (error) {
       if (!hasLostLeader(error)) throw error;
-      this.#info = undefined; // pulled again once the consumer is found
+      this.#info = undefined; // pull again once the consumer is found
     }
     this.#messages = undefined;
     fine();
     return 0;
   }
 
-  // The server has no clock for us before 2.12: a copy that has to wait is sent back, and comes after its delay.
+  // Servers before 2.12 cannot schedule messages: a copy that is not due yet is returned with its remaining delay.
   #receive(msg: JsMsg): void {
     if (this.#over) return;
     const waitMs = remainingDelayMs(msg);
@@ -124,13 +124,14 @@ export class SharedReader implements Source {
   }
 }
 
-// The leader of the consumer died or stepped down, which ends a pull but no more than that.
+// The leader of the consumer died or stepped down. That ends the current pull; the consumer still exists.
 function hasLostLeader(error: unknown): boolean {
   return error instanceof Error && /^(heartbeats missed|leadership change)$/i.test(error.message);
 }
 
-// The first time no clocks are compared. Later it may have come too soon, since a member died before it had sent the copy
-// back, or the server was restarted and forgot for how long; what is left is told by when the copy was stored.
+// On the first delivery the delay counts from now, so clocks are not compared. A redelivered copy may come too early,
+// because a member died before returning it or the server restarted; then the remaining delay counts from when the copy
+// was stored.
 function remainingDelayMs({ headers, info }: JsMsg): number {
   const delayMs = Number(headers?.get(transportHeaders.delay) || "0");
   if (!(delayMs > 0) || info.deliveryCount === 1) return delayMs;

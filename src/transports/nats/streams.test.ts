@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { natsSettings } from "./options.ts";
 import { findFeatures, streamConfigs } from "./streams.ts";
 
-test("B4: streams keep files, refuse when full, and remember for how many partitions they were made", () => {
+test("B4: streams use file storage, reject messages when full, and record their number of partitions", () => {
   const configs = streamConfigs(
     natsSettings({ partitions: 16, replicas: 3, maxStreamBytes: 1_000 }),
     "2.9.10",
@@ -18,7 +18,7 @@ test("B4: streams keep files, refuse when full, and remember for how many partit
   expect(configs[0]).toMatchObject({ discard: "new", max_bytes: 1_000, subjects: ["dp.msg.>"] });
 });
 
-test("B4: what a server does not know is not asked of it", () => {
+test("B4: features that the server version lacks are not requested", () => {
   const isCompressed = (version: string): boolean =>
     streamConfigs(natsSettings({ compress: true }), version).every(({ compression }) => compression === "s2");
   expect(["2.9.10", "2.10.0", "2.11.3-beta", "3.0.0"].map(isCompressed)).toEqual([false, true, true, true]);

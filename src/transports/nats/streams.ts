@@ -8,13 +8,16 @@ type DeclaredStream = Partial<StreamConfig> & { readonly name: string; readonly 
 
 const formatMarker = (partitions: number): string => `sagabox, partitions: ${partitions}`;
 
-/** What a server of this version can do beyond 2.9. */
+/** Returns which optional features a server of this version has; 2.9 has none of them. */
 export function findFeatures(version: string): { readonly compression: boolean } {
   const [major = 0, minor = 0] = version.split(".").map(Number);
   return { compression: major > 2 || (major === 2 && minor >= 10) };
 }
 
-/** The four streams of a prefix, as they are made. Full ones refuse instead of forgetting what nobody has read. */
+/**
+ * Returns the configuration of the four streams of a prefix. Full streams reject new messages instead of dropping
+ * unread ones.
+ */
 export function streamConfigs(settings: NatsSettings, version: string): readonly DeclaredStream[] {
   const { prefix, replicas, partitions, compress } = settings;
   const names = streamNames(prefix);
@@ -55,18 +58,18 @@ export function streamConfigs(settings: NatsSettings, version: string): readonly
       name: names.groups,
       subjects: [`${prefix}.group.>`, `${prefix}.topic.>`],
       retention: "limits",
-      discard: "old", // the record before
+      discard: "old", // each subject keeps only the last version of its record
       max_msgs_per_subject: 1,
     },
   ];
 }
 
-/** When each stream was created, by its name. A stream that is deleted and created again has another time. */
+/** Creation time of each stream, by name. A stream that was deleted and created again has a new one. */
 export type CreationTimes = ReadonlyMap<string, string>;
 
 /**
- * Makes the streams that are missing. One that exists stays as its administrator has made it, so that a worker needs
- * no right to change it; only the number of partitions must agree, since it decides where a key goes.
+ * Creates missing streams. An existing stream keeps its configuration, so a worker needs no permission to change it.
+ * Throws if its number of partitions differs from the options, because that number maps keys to partitions.
  */
 export async function declareStreams(
   jsm: JetStreamManager,
@@ -80,7 +83,7 @@ export async function declareStreams(
   return new Map(await Promise.all(streamConfigs(settings, version).map(declare)));
 }
 
-/** True if the server knows that one of the streams does not exist. Rejects when it does not know. */
+/** Returns true if the server answers that one of the streams does not exist. Rejects if the server cannot answer. */
 export async function isStreamMissing(jsm: JetStreamManager, settings: NatsSettings): Promise<boolean> {
   const names = Object.values<string>({ ...streamNames(settings.prefix) });
   const found = await Promise.all(names.map((name) => findStream(jsm, name)));
@@ -94,7 +97,7 @@ function findStream(jsm: JetStreamManager, name: string): Promise<StreamInfo | u
   });
 }
 
-/** Returns when the stream was created. */
+/** Creates the stream if it is missing. Returns its creation time. */
 async function declareStream(
   jsm: JetStreamManager,
   config: DeclaredStream,
@@ -105,21 +108,21 @@ async function declareStream(
   if (partitions !== undefined && partitions !== String(settings.partitions)) {
     throw new SagaboxError(
       "OPTIONS_INVALID",
-      `Stream ${config.name} was made for ${partitions} partitions, but nats.partitions is ${settings.partitions}. ` +
-        "With another number the messages of one key would meet in two places and lose their order.",
+      `Stream ${config.name} was created for ${partitions} partitions, but nats.partitions is ${settings.partitions}. ` +
+        "With another number, messages of one key would go to two partitions and lose their order.",
     );
   }
   return found.created;
 }
 
-/** Warns of the streams that were deleted and created again since they were last seen. */
+/** Warns about streams that were deleted and created again since the last check. */
 export function warnAboutRecreated(before: CreationTimes, now: CreationTimes, settings: NatsSettings): void {
   for (const [name, created] of now) {
     const last = before.get(name);
     if (last === undefined || last === created) continue;
     settings.warn(
       `Stream ${name} was deleted and has been created again. The messages that were in it are lost at the broker; ` +
-        `"sagabox republish" sends those of a time window again.`,
+        `"sagabox republish" sends the messages of a time window again.`,
     );
   }
 }

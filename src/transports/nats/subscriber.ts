@@ -41,7 +41,7 @@ export interface SubscriberParts {
 
 const MAX_CONCURRENT = 100;
 
-/** One member of a consumer group, through as many connections as it takes. */
+/** One member of a consumer group. Subscribes again after each reconnect. */
 export class Subscriber implements Consumption {
   readonly #parts: SubscriberParts;
   readonly #group: GroupParts;
@@ -55,7 +55,7 @@ export class Subscriber implements Consumption {
   #shared: SharedReader[] = [];
   #session: Session | undefined;
   #lastError: string | undefined;
-  /** When the stream of messages was created that this member reads. */
+  /** Creation time of the message stream that this member reads. */
   #streamCreated: string | undefined;
   #closed: Promise<void> | undefined;
 
@@ -87,7 +87,7 @@ export class Subscriber implements Consumption {
     this.#stopTicking = every(settings.ackWaitMs / 3, () => this.#keepAlive(), { unref: true });
   }
 
-  /** Fails when the broker cannot be asked now; afterwards it helps itself. */
+  /** Subscribes. Rejects if the broker cannot be reached now; after that it recovers in the background. */
   async start(): Promise<void> {
     try {
       await this.#runStep();
@@ -117,11 +117,11 @@ export class Subscriber implements Consumption {
     const { link } = this.#parts;
     if (link.session === undefined) return { ok: false, detail: link.trouble.message };
     if (this.#lastError !== undefined) return { ok: false, detail: this.#lastError };
-    if (this.#session === undefined) return { ok: false, detail: "connected, and about to subscribe again" };
+    if (this.#session === undefined) return { ok: false, detail: "connected, subscribing again" };
     if (this.#ownership === undefined) return { ok: true };
-    if (!this.#ownership.isValid()) return { ok: false, detail: "its lease is over, and not yet renewed" };
+    if (!this.#ownership.isValid()) return { ok: false, detail: "its lease expired and is not renewed yet" };
     if (this.#ownership.partitions > 0) return { ok: true };
-    return { ok: true, detail: "stands by: other members serve all partitions" };
+    return { ok: true, detail: "standby: other members read all partitions" };
   }
 
   #createOwnership(): Ownership {
@@ -155,7 +155,7 @@ export class Subscriber implements Consumption {
     });
   }
 
-  /** Declares and reads everything anew whenever there is another connection. */
+  /** Declares the consumers and starts the readers again after each reconnect. */
   async #runStep(): Promise<number> {
     const { session } = this.#parts.link;
     if (session === undefined || session === this.#session) return Infinity;
@@ -206,7 +206,7 @@ export class Subscriber implements Consumption {
     this.#loop.wake();
   }
 
-  // What came through a connection that is gone is no longer ours, wherever it is now.
+  // Messages that were received through a lost connection will be redelivered, so their deliveries are abandoned.
   #dropConnection(): void {
     this.#session = undefined;
     for (const reader of this.#shared.splice(0)) {
@@ -263,11 +263,11 @@ interface DispatcherParts extends Pick<DeliveryParts, "ordered" | "copyToRetry" 
   readonly prefetch: number;
   readonly maxBytes: () => number;
   readonly receive: (delivery: Delivery) => void;
-  /** Told when a delivery has come to its end. */
+  /** Called when a delivery is closed. */
   readonly settled: () => void;
 }
 
-/** Hands out what its sources have, one of each in turn, and never more than the prefetch unsettled. */
+/** Hands out messages of its sources in turn, with at most `prefetch` deliveries open. */
 class Dispatcher {
   readonly #parts: DispatcherParts;
   readonly #open = new Set<NatsDelivery>();
@@ -292,7 +292,7 @@ class Dispatcher {
     this.#isPaused = true;
   }
 
-  /** Takes a source out; what was handed out of it is lost to whoever holds it. */
+  /** Removes a source and abandons its open deliveries. */
   remove(source: Source): void {
     const index = this.#sources.indexOf(source);
     if (index >= 0) this.#sources.splice(index, 1);
@@ -300,13 +300,13 @@ class Dispatcher {
     this.dispatch();
   }
 
-  /** Whether something of this source is still in somebody's hands. */
+  /** Returns true if a delivery of this source is still open. */
   holds(source: Source): boolean {
     for (const delivery of this.#open) if (delivery.source === source) return true;
     return false;
   }
 
-  // A receiver may settle within the call, which comes back here.
+  // The receiver may settle within the call, which calls this method again.
   dispatch(): void {
     if (this.#pumping) return;
     this.#pumping = true;
@@ -351,16 +351,16 @@ class Dispatcher {
   }
 }
 
-/** For the headers that the server reads, such as the id of the copy. */
+/** Bytes reserved for the headers that the server reads, such as the copy's id. */
 const SERVER_HEADER_BYTES = 1_024;
 
 interface MessageCopy {
   readonly body: Uint8Array;
-  /** The same for each copy of one original. */
+  /** Identifies the original message; equal for all its copies. */
   readonly original: string;
 }
 
-// The time tells it from a message with the same number in a stream that was deleted and made anew.
+// The timestamp distinguishes messages with equal sequences if the stream was deleted and created again.
 function toCopy(msg: JsMsg): MessageCopy {
   return { body: msg.data, original: `${msg.info.stream}/${msg.seq}/${msg.timestampNanos}` };
 }
@@ -368,8 +368,9 @@ function toCopy(msg: JsMsg): MessageCopy {
 type HeaderTexts = Readonly<Record<string, string>>;
 
 /**
- * Copies of a message for one group: its body as it came and its headers with a few more. A copy is confirmed before
- * the original is acknowledged; made again after a crash in between, it has the same id and is kept once.
+ * Writes copies of a message for one group, with the original body and some more headers. A copy is confirmed before
+ * the original is acknowledged. If a crash comes between the two, the next copy has the same id and the server drops it
+ * as a duplicate.
  */
 class MessageCopier {
   readonly #settings: NatsSettings;
@@ -402,7 +403,7 @@ class MessageCopier {
     return this.#publishDeadLetter(session, toCopy(msg), fromNatsHeaders(msg.headers), note);
   }
 
-  /** For a message that is no longer at the server. */
+  /** Writes a dead letter for a message that is no longer stored at the server. */
   copyMessageToDeadLetters(session: Session, message: Message, note: DeadLetterNote): Promise<void> {
     const { body, headers } = toWire(message, {
       format: this.#settings.format,
@@ -442,7 +443,7 @@ class MessageCopier {
     await withDeadline(confirmed, timeoutMs + 100, () => {
       throw unreachableError(`NATS did not confirm a copy to ${subject}.`);
     }).catch((error: unknown) => {
-      throw unreachableError(`NATS did not take a copy to ${subject}.`, error);
+      throw unreachableError(`NATS did not accept a copy to ${subject}.`, error);
     });
   }
 }
@@ -456,7 +457,10 @@ const uncutFields = [
   "original_timestamp",
 ];
 
-/** The note within so many bytes: a long story is cut, and left out where there is no room at all. */
+/**
+ * Shortens the dead-letter headers to `room` bytes. Cuts the error message and the stack; returns no headers if even
+ * the rest does not fit.
+ */
 export function fitNote(note: HeaderTexts, room: number): HeaderTexts {
   const entries = Object.entries(note);
   const kept = Object.fromEntries(

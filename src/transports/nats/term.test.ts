@@ -21,18 +21,18 @@ const opener = new TermOpener({
 });
 
 const answer = (err_code: number): Error =>
-  new JetStreamApiError({ err_code, code: 503, description: "said by the server" });
+  new JetStreamApiError({ err_code, code: 503, description: "server error" });
 
-/** A session whose server answers each request to delete a consumer with the next of these. */
-function fakeSession(answers: (Error | true)[]): { session: Session; asked: string[] } {
-  const asked: string[] = [];
+/** A session whose server answers each consumer deletion with the next of these answers. */
+function fakeSession(answers: (Error | true)[]): { session: Session; deleted: string[] } {
+  const deleted: string[] = [];
   const remove = async (_: string, name: string): Promise<boolean> => {
-    asked.push(name);
+    deleted.push(name);
     const next = answers.shift() ?? true;
     if (next instanceof Error) throw next;
     return next;
   };
-  return { session: { jsm: { consumers: { delete: remove } } } as unknown as Session, asked };
+  return { session: { jsm: { consumers: { delete: remove } } } as unknown as Session, deleted };
 }
 
 const termWith = (former: readonly string[]): Term => ({
@@ -49,21 +49,21 @@ test.each([
   ["no responder", new errors.NoRespondersError("$JS.API.CONSUMER.DELETE")],
   ["no answer in time", new errors.TimeoutError()],
 ])("B4: a consumer of a former term that could not be deleted (%s) is deleted later", async (_, failure) => {
-  const { session, asked } = fakeSession([failure]);
+  const { session, deleted } = fakeSession([failure]);
   const term = termWith(["former"]);
   await opener.removeFormer(session, term);
   await opener.removeFormer(session, term);
   await opener.removeFormer(session, term);
-  expect(asked).toEqual(["former", "former"]);
+  expect(deleted).toEqual(["former", "former"]);
 });
 
 test.each([
   ["gone already", answer(10_014)],
-  ["a missing right", new errors.PermissionViolationError("no", "publish", "s")],
-])("B4: a consumer is not asked for again after an answer that stays the same (%s)", async (_, failure) => {
-  const { session, asked } = fakeSession([failure]);
+  ["missing permission", new errors.PermissionViolationError("no", "publish", "s")],
+])("B4: a deletion is not repeated after a final answer (%s)", async (_, failure) => {
+  const { session, deleted } = fakeSession([failure]);
   const term = termWith(["former"]);
   await opener.removeFormer(session, term);
   await opener.removeFormer(session, term);
-  expect(asked).toEqual(["former"]);
+  expect(deleted).toEqual(["former"]);
 });

@@ -7,15 +7,15 @@ import type { NatsSettings } from "./options.ts";
 import { PartitionReader } from "./partition-reader.ts";
 import { messageSubject, streamNames, type GroupNames } from "./topology.ts";
 
-/** One member's time as the reader of one partition. */
+/** The time during which one member reads one partition. */
 export interface Term {
   readonly epoch: number;
-  /** Where it began. */
+  /** Start sequence of the term. */
   readonly at: number;
   readonly reader: PartitionReader;
   draining: boolean;
   drained: boolean;
-  /** Consumers of former terms, needed until the record knows of this one. */
+  /** Consumers of former terms. They are kept until the record shows that this term's consumer exists. */
   former: readonly string[];
 }
 
@@ -28,12 +28,13 @@ interface TermOpenerParts {
   readonly gone: (key: string) => void;
 }
 
-// Terms that ended before their consumer was made leave gaps.
+// Terms that ended before their consumer was created leave gaps in the numbers.
 const MAX_FORMER_TERMS = 8;
 
 /**
- * Begins terms. The new consumer starts at the first message that the last one has not seen acknowledged, so what a
- * predecessor held comes first and in order; and what it says later reaches a consumer that no longer counts.
+ * Opens terms. The new consumer starts at the first message that was not acknowledged in the last term, so unsettled
+ * messages of the predecessor come first and in order. Late acknowledgements of the predecessor go to the old consumer
+ * and have no effect.
  */
 export class TermOpener {
   readonly #parts: TermOpenerParts;
@@ -47,7 +48,7 @@ export class TermOpener {
     const former = before.fresh === true ? [] : this.#formerConsumers(key, slot);
     const at = Math.max(slot.at, await this.#findFirstUnsettled(session, former));
     const info = await this.#createConsumer(session, key, slot.epoch, at);
-    const from = Math.min(at, firstSequence(info)); // the server may have lost its last messages in a crash
+    const from = Math.min(at, firstSequence(info)); // a crashed server may have lost its last messages
     const reader = new PartitionReader({
       session,
       topic: readSlotKey(key).topic,
@@ -64,8 +65,8 @@ export class TermOpener {
   }
 
   /**
-   * Deletes the consumers of former terms, once the record knows of this one. A consumer that cannot be deleted during
-   * an election stays in `former`, so that the next call deletes it. Never rejects.
+   * Deletes the consumers of former terms once the record shows the current one. A consumer that cannot be deleted
+   * during an election stays in `former`, and the next call deletes it. Never rejects.
    */
   async removeFormer({ jsm }: Session, term: Term): Promise<void> {
     const { messages } = streamNames(this.#parts.settings.prefix);

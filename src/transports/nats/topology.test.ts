@@ -8,7 +8,7 @@ import {
   toToken,
 } from "./topology.ts";
 
-test("B4, B6: names are made of the prefix, the topic, the service and the group", () => {
+test("B4, B6: names consist of the prefix, the topic, the service and the group", () => {
   const names = groupNames("dp", "billing", "orders");
   expect(streamNames("dp").messages).toBe("dp_messages");
   expect(messageSubject("dp", "events.order.created", 3)).toBe("dp.msg.events.order.created.3");
@@ -21,18 +21,18 @@ test.each([
   ["a..b", "dp.msg.a.=.b.0"],
   [".a", "dp.msg.=.a.0"],
   ["a.", "dp.msg.a.=.0"],
-])("B4: the empty word in topic %s is one that a subject may have", (topic, subject) => {
+])("B4: the empty token in topic %s becomes a valid subject token", (topic, subject) => {
   expect(messageSubject("dp", topic, 0)).toBe(subject);
 });
 
-test("B4: whatever a group is called, its words are words of a subject, and differ", () => {
+test("B4: every group name becomes a valid and distinct subject token", () => {
   const groups = ["a.b", "a b", "a*", "a>", "a/b", "ä", "a_b", "a-b", "a=b", "", "😀"];
   const tokens = groups.map(toToken);
   expect(new Set(tokens).size).toBe(groups.length);
   for (const word of tokens) expect(word).toMatch(/^[A-Za-z0-9_=-]+$/);
 });
 
-test("B4: consumers of groups that look alike have different names, none too long for a file", () => {
+test("B4: consumers of groups with similar names have different names, short enough for a file name", () => {
   const long = "x".repeat(249);
   const names = [
     groupNames("dp", "a", "b.c").sharedConsumer("t"),
@@ -48,7 +48,7 @@ test("B4: consumers of groups that look alike have different names, none too lon
   }
 });
 
-test("B4: a consumer's name tells its group, partition and term; a stranger's tells nothing", () => {
+test("B4: a consumer name contains its group, partition and term; other names are ignored", () => {
   const names = groupNames("dp", "billing", "orders");
   const read = readConsumerName(names.partitionConsumer("t", 3, 12));
   expect(read).toMatchObject({ partition: "3", epoch: 12 });
@@ -56,7 +56,7 @@ test("B4: a consumer's name tells its group, partition and term; a stranger's te
   expect(readConsumerName("their-consumer")).toBeUndefined();
 });
 
-test("B4: one key has one partition; messages without a key are spread", () => {
+test("B4: a key always maps to one partition; messages without a key are spread", () => {
   const keyed = Array.from({ length: 50 }, (_, n) => partitionFor({ key: "k", id: String(n) }, 8));
   expect(new Set(keyed).size).toBe(1);
   const unkeyed = Array.from({ length: 200 }, (_, n) => partitionFor({ key: null, id: String(n) }, 8));

@@ -1,14 +1,14 @@
 import { createHash } from "node:crypto";
 import { laneFor } from "../../message/index.ts";
 
-/** The streams of one prefix. */
+/** Stream names of one prefix. */
 export interface StreamNames {
-  /** All messages, one subject per topic and partition. */
+  /** All messages; one subject per topic and partition. */
   readonly messages: string;
   /** Copies that wait for another attempt. */
   readonly retries: string;
   readonly dead: string;
-  /** Who serves which partition, one small record per group. */
+  /** Partition assignments; one small record per group. */
   readonly groups: string;
 }
 
@@ -21,31 +21,31 @@ export function streamNames(prefix: string): StreamNames {
   };
 }
 
-/** Messages of one key share a partition; those without a key are spread by their id. */
+/** Returns the partition of a message: by its key, or by its id if it has no key. */
 export function partitionFor(message: { key: string | null; id: string }, partitions: number): number {
   return laneFor(message.key ?? message.id) % partitions;
 }
 
-/** `dp.msg.events.order.created.3`; "*" for all partitions. */
+/** Returns the subject of a partition, such as `dp.msg.events.order.created.3`; "*" matches all partitions. */
 export function messageSubject(prefix: string, topic: string, partition: number | "*"): string {
   return `${prefix}.msg.${topicTokens(topic)}.${partition}`;
 }
 
-/** Who claimed a topic first. */
+/** Returns the subject of the record that names the first group of a topic. */
 export function topicSubject(prefix: string, topic: string): string {
   return `${prefix}.topic.${topicTokens(topic)}`;
 }
 
-/** Everything of one consumer group. */
+/** Names of one consumer group's consumers and subjects. */
 export interface GroupNames {
   readonly record: string;
   readonly hint: string;
   readonly dead: string;
   retry(topic: string): string;
   retryConsumer(topic: string): string;
-  /** The one consumer of a group that gave up order. */
+  /** The single consumer of a group without ordering. */
   sharedConsumer(topic: string): string;
-  /** Each term of office over a partition has a consumer of its own. */
+  /** The consumer of one term of a partition. */
   partitionConsumer(topic: string, partition: number, epoch: number): string;
 }
 
@@ -64,7 +64,7 @@ export function groupNames(prefix: string, service: string, group: string): Grou
   };
 }
 
-/** Which group, partition and term a consumer on the messages belongs to; undefined if it is not ours. */
+/** Parses group, partition and term from a consumer name. Returns undefined for other consumers. */
 export function readConsumerName(
   name: string,
 ): { readonly group: string; readonly partition: string; readonly epoch: number } | undefined {
@@ -74,7 +74,7 @@ export function readConsumerName(
   return { group, partition: shared ?? partition, epoch: Number(epoch) };
 }
 
-// Topics may have empty words between dots, subjects may not; "=" is in no topic.
+// Topics may have empty tokens between dots, subjects may not. "=" does not occur in topics.
 function topicTokens(topic: string): string {
   return topic
     .split(".")
@@ -82,7 +82,7 @@ function topicTokens(topic: string): string {
     .join(".");
 }
 
-/** One word of a subject for any text, different for different texts. */
+/** Encodes any string as one subject token; different strings give different tokens. */
 export function toToken(name: string): string {
   if (name === "") return "=";
   return name.replace(/[^A-Za-z0-9_-]/gu, (letter) =>
@@ -90,7 +90,7 @@ export function toToken(name: string): string {
   );
 }
 
-// For people; what tells names apart is the digest behind.
+// Only for readability; the digest makes names unique.
 function toReadable(name: string): string {
   return name.replace(/[^A-Za-z0-9_]+/g, "_").slice(0, 50);
 }

@@ -1,11 +1,10 @@
 /**
- * A word to the server about a message. When the connection has just gone there is nobody to hear it, and nothing to
- * do about it: what was not said is delivered again.
+ * Sends an acknowledgement and ignores a lost connection: the server redelivers messages that were not acknowledged.
  */
-export function trySend(word: () => void): void {
+export function trySend(send: () => void): void {
   try {
-    word();
+    send();
   } catch {
-    // the end of the session is told elsewhere
+    // the session reports its end on its own
   }
 }

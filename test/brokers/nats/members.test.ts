@@ -105,7 +105,7 @@ describe.skipIf(missing)("members of a group on JetStream", () => {
     expect(standing).toHaveLength(1);
     expect(standing[0]?.consumption.health()).toEqual({
       ok: true,
-      detail: "stands by: other members serve all partitions",
+      detail: "standby: other members read all partitions",
     });
   });
 

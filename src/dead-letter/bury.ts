@@ -16,7 +16,7 @@ export type Burial =
   | (DeliveryFailure & { readonly origin: "consumer"; readonly consumer: string })
   | (DeliveryFailure & { readonly origin: "outbox" });
 
-/** Keeps the message as a dead letter, inside the caller's transaction. Null when an open letter has it already. */
+/** Inserts the message as a dead letter in the caller's transaction. Resolves with its id, or null when the message has an open dead letter. */
 export async function buryMessage(
   tx: Queryable,
   sql: DeadLetterStatements,
@@ -26,7 +26,7 @@ export async function buryMessage(
   return rows[0]?.id ?? null;
 }
 
-/** The parameters of the one insert, for those who send it together with other statements. */
+/** Returns the parameters of `sql.bury`, for callers that run it in a pipeline with other statements. */
 export function burialParams(death: Burial): readonly Param[] {
   const { message, error } = death;
   const { errorType, errorMessage, stackTrace } = describeFailure(error);
@@ -63,7 +63,7 @@ export function burialParams(death: Burial): readonly Param[] {
   ];
 }
 
-// What a foreign publisher sent may be what PostgreSQL cannot store; a letter with a mark in it beats none at all.
+// A foreign publisher may send NUL characters, which PostgreSQL cannot store. They are replaced, so that the message is kept.
 function storableOrNull(text: string | null): string | null {
   return text === null ? null : replaceNul(text);
 }

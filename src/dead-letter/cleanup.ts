@@ -1,24 +1,24 @@
 import type { DeadLetterStore } from "./dead-letter.ts";
 
-/** How long a letter is kept: 14 days. */
+/** Default retention of dead letters: 14 days. */
 export const defaultDeadLetterTtlMs = 14 * 86_400_000;
 
 export interface ForgetOptions {
-  /** Letters that died longer ago are deleted. Default 14 days. */
+  /** Deletes dead letters older than this. Default 14 days. */
   readonly olderThanMs?: number;
-  /** How many one statement deletes. Default 1,000. */
+  /** Upper bound for the rows that one statement deletes. Default 1,000. */
   readonly batchSize?: number;
-  /** Stops between two batches. */
+  /** Stops the deletion between two batches. */
   readonly signal?: AbortSignal;
 }
 
-/** How many letters are gone, and how many of them nobody had dealt with. */
+/** Number of deleted dead letters, and how many of them were still open. */
 export interface ForgetResult {
   readonly count: number;
   readonly open: number;
 }
 
-/** Deletes old letters, open and closed, in small batches. */
+/** Deletes old dead letters, open and closed, in batches. */
 export async function forgetDeadLetters(
   { database, sql }: DeadLetterStore,
   { olderThanMs = defaultDeadLetterTtlMs, batchSize = 1_000, signal }: ForgetOptions = {},

@@ -37,7 +37,7 @@ async function bury(store: DeadLetterStore, change: Partial<Burial> = {}): Promi
   return id ?? "";
 }
 
-// What a group has once a worker of it has read from here.
+// Lanes that a group has after one of its workers has read from this database.
 const LANES = "insert into sagabox.relay_lane (lane, scope) select id * 256, id from sagabox.consumer_group";
 
 test("E3: a dead letter shows the untouched message and everything about its failure", async () => {
@@ -63,7 +63,7 @@ test("E3: a dead letter shows the untouched message and everything about its fai
   });
 });
 
-test("a message that is buried already is not buried again while its letter is open", async () => {
+test("a message with an open dead letter is not buried again", async () => {
   const { store } = await setup();
   await bury(store);
   const again = { origin: "consumer", consumer: "billing", message, reason: "rejected" } as const;
@@ -72,7 +72,7 @@ test("a message that is buried already is not buried again while its letter is o
   expect(await buryMessage(store.database, store.sql, { ...twice, consumer: "mail" })).not.toBeNull();
 });
 
-test("R-10: what PostgreSQL cannot store is buried with a mark in its place", async () => {
+test("R-10: characters that PostgreSQL cannot store are replaced", async () => {
   const { store } = await setup();
   const id = await bury(store, {
     message: { ...message, id: "", data: "a\0b", writtenAt: "yesterday", expiresAt: "never" },
@@ -83,7 +83,7 @@ test("R-10: what PostgreSQL cannot store is buried with a mark in its place", as
   });
 });
 
-test("letters are listed newest first, page by page, and by what one looks for", async () => {
+test("dead letters are listed newest first, in pages, and filtered", async () => {
   const { store } = await setup();
   for (const n of [1, 2, 3, 4, 5]) {
     const consumer = n % 2 === 0 ? "mail" : "billing";
@@ -105,7 +105,7 @@ test("letters are listed newest first, page by page, and by what one looks for",
   expect(await listDeadLetters(store, { open: true })).toHaveLength(4);
 });
 
-test("R-06: a replayed letter returns to its own consumer only, under its own id, with all its attempts", async () => {
+test("R-06: a replayed message returns to its consumer only, with its id and all attempts", async () => {
   const { store, rows } = await setup();
   const groups = await rows(
     "insert into sagabox.consumer_group (name) values ('billing'), ('mail') returning id, name",
@@ -135,7 +135,7 @@ test("R-06: a replayed letter returns to its own consumer only, under its own id
   expect(kept).toEqual([{ data: message.data, headers: '{"tenant":"a"}' }]);
 });
 
-test("R-08: of two operators who replay one letter, one replays and one is told", async () => {
+test("R-08: when two operators replay one dead letter, one gets DEAD_LETTER_CLOSED", async () => {
   const { store, rows } = await setup();
   await rows("insert into sagabox.consumer_group (name) values ('billing')");
   await rows(LANES);
@@ -148,7 +148,7 @@ test("R-08: of two operators who replay one letter, one replays and one is told"
   expect(await rows("select 1 from sagabox.queue")).toHaveLength(1);
 });
 
-test("a letter nobody knows, or whose consumer has no group, changes nothing", async () => {
+test("an unknown dead letter, or one whose consumer has no group, changes nothing", async () => {
   const { store } = await setup();
   await expect(replayDeadLetter(store, "99")).rejects.toMatchObject({ code: "DEAD_LETTER_NOT_FOUND" });
   await expect(showDeadLetter(store, "1; drop")).rejects.toMatchObject({ code: "DEAD_LETTER_NOT_FOUND" });
@@ -157,7 +157,7 @@ test("a letter nobody knows, or whose consumer has no group, changes nothing", a
   expect((await showDeadLetter(store, id)).dlq_metadata.closed_as).toBeNull();
 });
 
-test("a letter from the outbox is sent again; its archived copy is used while it is there", async () => {
+test("a dead letter of the outbox is sent again, with the archived copy if it exists", async () => {
   const { store, rows } = await setup();
   const first = await bury(store, { origin: "outbox" });
   await replayDeadLetter(store, first);
@@ -184,7 +184,7 @@ async function holdKey(store: DeadLetterStore, rows: (sql: string, params?: unkn
   return id;
 }
 
-test("a letter that holds its key back is re-armed in its own place", async () => {
+test("a dead letter that blocks its key is re-armed in its outbox row", async () => {
   const { store, rows } = await setup();
   const id = await holdKey(store, rows);
   expect(await replayDeadLetter(store, id)).toMatchObject({ table: "outbox", lane: 7 });
@@ -193,13 +193,13 @@ test("a letter that holds its key back is re-armed in its own place", async () =
   ).toEqual([{ seq: "42", attempts: 0, due: true }]);
 });
 
-test("discarding a letter that holds its key back lets the key go on", async () => {
+test("discarding a dead letter that blocks its key releases the key", async () => {
   const { store, rows } = await setup();
   await discardDeadLetter(store, await holdKey(store, rows));
   expect(await rows("select 1 from sagabox.outbox")).toEqual([]);
 });
 
-test("E5: letters older than their time to live go, in batches, with the tombstones they held", async () => {
+test("E5: expired dead letters are deleted in batches, with their tombstones", async () => {
   const { store, rows } = await setup();
   await holdKey(store, rows);
   for (const n of [2, 3, 4]) await bury(store, { message: { ...message, id: `m-${n}` } });

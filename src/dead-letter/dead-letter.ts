@@ -4,7 +4,7 @@ import { quoteSchema, type Database } from "../storage/index.ts";
 import type { DeadLetterReason } from "./describe-failure.ts";
 import { deadLetterStatements, type DeadLetterStatements } from "./statements.ts";
 
-/** The dead letters of one schema. */
+/** Access to the dead letters of one schema. */
 export interface DeadLetterStore {
   readonly database: Database;
   readonly sql: DeadLetterStatements;
@@ -18,7 +18,7 @@ export function deadLetterStore(database: Database, schema: string): DeadLetterS
 export interface DeadLetter {
   readonly id: string;
   readonly origin: "outbox" | "consumer";
-  /** Null for a message that could not be sent. */
+  /** Consumer that failed; null for a message that the relay could not send. */
   readonly consumer: string | null;
   readonly message: Message;
   readonly reason: DeadLetterReason;
@@ -30,13 +30,13 @@ export interface DeadLetter {
   readonly failedAt: string;
   readonly closedAt: string | null;
   readonly closedAs: "replayed" | "discarded" | null;
-  /** The same for all letters of one cause. */
+  /** Id of the failure's cause, equal for all dead letters of that cause; null until they are grouped. */
   readonly fingerprint: string | null;
-  /** Where the letter still holds its key back in the outbox. */
+  /** Row key of the outbox tombstone that blocks later messages of this key; null if none does. */
   readonly held: { readonly lane: number; readonly seq: string } | null;
 }
 
-/** A row as `statements.ts` reads it. */
+/** A row as returned by the statements `show` and `close`. */
 export interface DeadLetterRow {
   readonly id: string;
   readonly origin: "outbox" | "consumer";

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { permanent, SagaboxError } from "../errors/index.ts";
 import { describeFailure } from "./describe-failure.ts";
 
-test("our own errors are named by their code, a verdict by what it says", () => {
+test("a SagaboxError is named by its code, a verdict by its kind", () => {
   expect(describeFailure(new SagaboxError("PAYLOAD_INVALID", "no")).errorType).toBe("PAYLOAD_INVALID");
   expect(describeFailure(permanent("card is closed"))).toMatchObject({
     errorType: "Permanent",
@@ -10,12 +10,12 @@ test("our own errors are named by their code, a verdict by what it says", () => 
   });
 });
 
-test("an error without a telling name is named by its class", () => {
+test("an error named error is named by its class", () => {
   class CardDeclined extends Error {}
   expect(describeFailure(new CardDeclined("no")).errorType).toBe("CardDeclined");
 });
 
-test("causes are told, also when they form a circle", () => {
+test("causes are listed, also when they form a cycle", () => {
   const inner = new Error("socket closed");
   const outer = new Error("charge failed", { cause: inner });
   inner.cause = outer;
@@ -36,7 +36,7 @@ test.each([
   [undefined, "thrown undefined", "undefined"],
   [null, "thrown null", "null"],
   ["late", "thrown string", "late"],
-])("%s can be described although it is no error", (thrown, errorType, errorMessage) => {
+])("%s can be described although it is not an error", (thrown, errorType, errorMessage) => {
   expect(describeFailure(thrown)).toEqual({ errorType, errorMessage, stackTrace: null });
 });
 

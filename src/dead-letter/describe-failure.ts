@@ -1,6 +1,6 @@
 import { errorText, isSagaboxError, readVerdict } from "../errors/index.ts";
 
-/** exhausted: no attempts left · rejected: can never succeed · expired · buried by a person · poison: kills processes. */
+/** exhausted: no attempts left · rejected: can never succeed · expired · buried: by an operator · poison: crashes workers. */
 export type DeadLetterReason = "exhausted" | "rejected" | "expired" | "buried" | "poison";
 
 export interface FailureDescription {
@@ -13,7 +13,7 @@ const MAX_MESSAGE_LENGTH = 2_000;
 const MAX_STACK_LENGTH = 8_192;
 const MAX_CAUSES = 4;
 
-/** A thrown value as three short texts. Whatever was thrown, this neither throws nor grows without bound. */
+/** Describes a thrown value with error type, message (max. 2,000 bytes) and stack trace (max. 8 kB). Never throws. */
 export function describeFailure(error: unknown): FailureDescription {
   try {
     return {
@@ -30,7 +30,7 @@ function errorTypeText(error: unknown): string {
   if (isSagaboxError(error)) return error.code;
   if (readVerdict(error)?.kind === "permanent") return "Permanent";
   if (!(error instanceof Error)) return `thrown ${error === null ? "null" : typeof error}`;
-  // Drivers call theirs "error"; the class then says more.
+  // Database drivers name their errors "error"; the class name is more specific.
   return /^error$/i.test(error.name) ? error.constructor.name : error.name;
 }
 
@@ -58,17 +58,17 @@ function listCauses(error: unknown): readonly unknown[] {
   return chain;
 }
 
-// Control characters forge log lines and terminals, and PostgreSQL stores no NUL.
+// Control characters can forge log lines and terminal output, and PostgreSQL cannot store NUL.
 function removeControlCharacters(text: string): string {
   // oxlint-disable-next-line no-control-regex
   return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, "\uFFFD");
 }
 
-function truncateBytes(text: string, most: number): string {
-  if (Buffer.byteLength(text) <= most) return text;
+function truncateBytes(text: string, maxBytes: number): string {
+  if (Buffer.byteLength(text) <= maxBytes) return text;
   return (
     Buffer.from(text)
-      .subarray(0, most)
+      .subarray(0, maxBytes)
       .toString()
       .replace(/\uFFFD$/, "") + "…"
   );

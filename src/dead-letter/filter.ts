@@ -4,9 +4,9 @@ import type { Param } from "../storage/index.ts";
 import type { DeadLetterReason } from "./describe-failure.ts";
 import type { Condition } from "./statements.ts";
 
-/** Which letters. What is left out does not count. */
+/** Selects dead letters. All given conditions must hold. */
 export interface DeadLetterCriteria {
-  /** The cause: the id of a group. */
+  /** Id of a group: only dead letters with this cause. */
   readonly fingerprint?: string;
   readonly origin?: "outbox" | "consumer";
   readonly consumer?: string;
@@ -16,17 +16,17 @@ export interface DeadLetterCriteria {
   readonly messageId?: string;
   readonly key?: string;
   readonly correlationId?: string;
-  /** A part of the error's name or text, in whatever case. */
+  /** A part of the error's type or message, case-insensitive. */
   readonly text?: string;
-  /** Died at this time or later. */
+  /** Dead-lettered at this time or later. */
   readonly since?: Date;
-  /** Died before this time. */
+  /** Dead-lettered before this time. */
   readonly until?: Date;
-  /** True for open letters only, false for closed ones only. Default: both. */
+  /** True: only open dead letters. False: only closed ones. Default: both. */
   readonly open?: boolean;
 }
 
-/** A checked filter as SQL needs it: the names of its conditions, and a parameter for each that takes one. */
+/** A validated filter: the names of its SQL conditions, and their parameters in order. */
 export interface Conditions {
   readonly names: readonly Condition[];
   readonly params: readonly Param[];
@@ -76,6 +76,6 @@ function fingerprintText(where: string, value: string): string {
   if (typeof value === "string" && /^[0-9a-f]{12}$/.test(value)) return value;
   throw new SagaboxError(
     "OPTIONS_INVALID",
-    `${where}: fingerprint must be the id of a group, twelve digits and letters from a to f; list the groups to see them.`,
+    `${where}: fingerprint must be the id of a group: 12 hexadecimal digits in lower case. List the groups to see their ids.`,
   );
 }

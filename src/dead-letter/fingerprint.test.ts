@@ -45,7 +45,7 @@ test.each([
   expect(normalizeError(one)).not.toBe(normalizeError(other));
 });
 
-test("who failed, with what, why and how all tell failures apart", () => {
+test("consumer, type, reason and error each change the fingerprint", () => {
   const others: Failure[] = [
     { ...failure, consumer: "mail" },
     { ...failure, consumer: null },
@@ -57,20 +57,20 @@ test("who failed, with what, why and how all tell failures apart", () => {
   expect(new Set(all).size).toBe(all.length);
 });
 
-test("a fingerprint stays what it is: it is kept in the database", () => {
+test("the fingerprint is stable, because it is stored in the database", () => {
   expect(computeFingerprint(failure)).toBe("b61e22334366");
   expect(failureLabel(failure)).toBe("billing · order.placed · TypeError: no price for article #");
   expect(failureLabel({ ...failure, consumer: null })).toMatch(/^outbox · /);
 });
 
-test("a text of megabytes costs no more than its beginning", () => {
+test("only the beginning of a long text is processed", () => {
   const long = "a1 ".repeat(1_000_000);
   expect(normalizeError(long).length).toBeLessThanOrEqual(300);
   expect(computeFingerprint({ ...failure, errorMessage: long })).toHaveLength(12);
 });
 
 test.each([["x"], ["a/"], ["7"], ["'"], ["«"], ["“"], ["@"], ["a@"], ["# "], ["a.b@"], ["+-"]])(
-  "200 kB of %s are cut before anything is looked for in them",
+  "200 kB of %s are cut before matching",
   (piece) => {
     const hostile = piece.repeat(200_000 / piece.length);
     expect(significantPart(hostile)).toHaveLength(1_200);
@@ -78,13 +78,13 @@ test.each([["x"], ["a/"], ["7"], ["'"], ["«"], ["“"], ["@"], ["a@"], ["# "], 
   },
 );
 
-test("marks that open and never close are left as they are, and what is closed behind them is found", () => {
+test("unclosed quotes are kept, and closed quotes after them are replaced", () => {
   expect(normalizeError("««« «one» left")).toBe("««« … left");
   expect(normalizeError("a/b/c:d-e no digit, x/y-7 has")).toBe("a/b/c:d-e no digit, # has");
   expect(normalizeError("a@b@c@example.org bounced")).toBe("a@b@… bounced");
 });
 
-test("the text of an attempt is recognised in the letter, whatever causes the letter tells of as well", () => {
+test("the text of an attempt matches the dead letter, with or without causes", () => {
   const letter = { errorMessage: "charge 17 failed ← socket 4 closed" };
   expect(isSameFailure(letter, "charge 18 failed")).toBe(true);
   expect(isSameFailure(letter, "charge 18 failed ← socket 9 closed")).toBe(true);

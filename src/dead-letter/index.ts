@@ -1,5 +1,5 @@
-// Where a message goes that nobody could send or handle: kept whole, with the reason, until a person replays it
-// under its own id, discards it, or its time is over. Nothing leaves this room by itself.
+// Dead letters: messages that could not be sent or handled. They are stored unchanged with the failure until an operator
+// replays them (under the original message id), discards them, or their retention ends. Nothing is replayed automatically.
 export { describeFailure, type DeadLetterReason, type FailureDescription } from "./describe-failure.ts";
 export { deadLetterStore, type DeadLetter, type DeadLetterStore } from "./dead-letter.ts";
 export { toConditions, filterKeys, type Conditions, type DeadLetterCriteria } from "./filter.ts";

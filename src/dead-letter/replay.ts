@@ -7,28 +7,29 @@ import { toDeadLetter, type DeadLetter, type DeadLetterRow, type DeadLetterStore
 import { assertId, readDeadLetter } from "./search.ts";
 import type { DeadLetterStatements } from "./statements.ts";
 
-/** Where the message waits now, so that whoever works on that lane can be woken. */
+/** A replayed dead letter and the lane of its new row, so that the caller can wake the worker of that lane. */
 export interface ReplayedDeadLetter {
   readonly letter: DeadLetter;
   readonly table: "outbox" | "queue";
   readonly lane: number;
 }
 
-/** Who acts when nobody says so. */
+/** Actor in the audit log when the caller names none. */
 const DEFAULT_ACTOR: By = { actor: "code" };
 
-/** Other data for a message, as a person wants it to be replayed. */
+/** New data for the replayed message. */
 export interface Edit {
-  /** JSON, as it is stored. */
+  /** JSON text, stored unchanged. */
   readonly data: string;
-  /** Name and version of the contract it was checked against; null when there was none. */
+  /** Name and version of the contract that validated the data; null when there was none. */
   readonly contract: string | null;
 }
 
 /**
- * Back to life, once: closes the letter and puts the message where it failed, in one transaction, under its own id
- * and with all its attempts. What was handled in the meantime is recognised by that id; an expired message gets
- * through, since a person asked for it. With an edit the consumer gets those data; the letter keeps what was.
+ * Replays a dead letter: closes it and puts the message back into the outbox or the consumer's queue in one transaction,
+ * with its original id and a full set of attempts. The inbox skips it if it was handled meanwhile. An expired message is
+ * delivered without expiry. With `edit`, the consumer gets the new data and the dead letter keeps the old.
+ * Throws DEAD_LETTER_NOT_FOUND, DEAD_LETTER_CLOSED, or TRANSPORT_UNROUTABLE when the consumer has no queue here.
  */
 export function replayDeadLetter(
   store: DeadLetterStore,
@@ -46,8 +47,11 @@ export function replayDeadLetter(
     if (letter.held !== null) {
       const moved = edited === undefined || (await tx.run(sql.movePlace, [id, edited])).rowCount > 0;
       if ((await tx.run(sql.rearm, [id])).rowCount > 0) {
-        // Rolls everything back: its old data would go out, and everybody be told that the new ones did.
-        if (!moved) throw new Error(`letter ${id} holds its place, and its new data were not put there`);
+        // Roll back: otherwise the old data would be sent while the audit log records the new data.
+        if (!moved)
+          throw new Error(
+            `dead letter ${id} blocks its key, but its edited data could not be stored in the outbox row`,
+          );
         return { letter, table: "outbox", lane: letter.held.lane };
       }
     }
@@ -87,12 +91,12 @@ async function storeEdited(
   return rows[0]?.written_on;
 }
 
-/** What payloads are compared by where they must not be shown. */
+/** SHA-256 of a payload in hexadecimal, for the audit log, which stores no payloads. */
 export function dataHash(data: string): string {
   return createHash("sha256").update(data).digest("hex");
 }
 
-/** Closes the letter for good. Where it held its key back, the key goes on. */
+/** Closes a dead letter as discarded. If it blocked later messages of its key, they are released. Throws DEAD_LETTER_NOT_FOUND or DEAD_LETTER_CLOSED. */
 export function discardDeadLetter(
   store: DeadLetterStore,
   id: string,
@@ -110,7 +114,7 @@ interface CloseOptions {
   readonly edit?: Edit | undefined;
 }
 
-// The line of the audit log is written with the deed; one that is refused or fails is written as well.
+// The audit entry commits with the change. A refused or failed attempt gets an entry as well.
 async function closeAudited<T>(
   store: DeadLetterStore,
   id: string,
@@ -154,7 +158,7 @@ function auditDetails(letter: DeadLetter, as: string, edit: Edit | undefined): D
   };
 }
 
-/** What the audit log says about a letter that was closed. */
+/** Returns the audit details of a closed dead letter. */
 export function closingDetails(
   letter: Pick<DeadLetter, "origin" | "consumer" | "reason" | "attempts" | "fingerprint"> &
     Pick<Message, "type" | "topic" | "traceparent"> & { readonly messageId: string },
@@ -188,7 +192,7 @@ function alreadyClosed(letter: DeadLetter): SagaboxError {
 function groupNotFound(letter: DeadLetter): SagaboxError {
   return new SagaboxError(
     "TRANSPORT_UNROUTABLE",
-    `No worker of consumer "${letter.consumer ?? ""}" has ever read from the tables of this database, so letter ${letter.id} ` +
-      "would lie there unread. Start the consumer once, or discard the letter.",
+    `No worker of consumer "${letter.consumer ?? ""}" has ever read from the tables of this database, so dead letter ${letter.id} ` +
+      "would never be read. Start the consumer once, or discard the dead letter.",
   );
 }

@@ -6,9 +6,9 @@ import type { DeadLetterReason } from "./describe-failure.ts";
 import { toConditions, filterKeys, type DeadLetterCriteria } from "./filter.ts";
 
 export interface DeadLetterFilter extends DeadLetterCriteria {
-  /** At most this many, newest first; up to 10,000. Default 50. */
+  /** Upper bound for the result, 1 to 10,000. Default 50. */
   readonly limit?: number;
-  /** Only letters older than this one: the last id of the page before. */
+  /** Only dead letters older than this id: the last id of the previous page. */
   readonly after?: string;
 }
 
@@ -27,11 +27,11 @@ export interface DeadLetterSummary {
   readonly errorMessage: string;
   readonly failedAt: string;
   readonly closedAs: "replayed" | "discarded" | null;
-  /** The same for all letters of one cause. Null for one that an older version buried and nobody has grouped yet. */
+  /** Id of the failure's cause. Null for a dead letter of an older version that is not grouped yet. */
   readonly fingerprint: string | null;
 }
 
-/** What `dlq show --json` prints: the message as it was, and beside it why it is here. */
+/** Output of `dlq show --json`: the original message and the details of its failure. */
 export interface DeadLetterDetail {
   readonly original_message: Message;
   readonly dlq_metadata: {
@@ -67,6 +67,7 @@ type SummaryRow = Pick<
 
 const KNOWN = ["limit", "after", ...filterKeys] as const;
 
+/** Lists dead letters, newest first. Throws OPTIONS_INVALID for an invalid filter. */
 export async function listDeadLetters(
   { database, sql }: DeadLetterStore,
   filter: DeadLetterFilter = {},
@@ -96,6 +97,7 @@ export async function listDeadLetters(
   }));
 }
 
+/** Reads a dead letter with the details of its failure. Throws DEAD_LETTER_NOT_FOUND. */
 export async function showDeadLetter(store: DeadLetterStore, id: string): Promise<DeadLetterDetail> {
   const letter = await readDeadLetter(store, id);
   return {
@@ -132,6 +134,6 @@ export function assertId(id: string): void {
 export function notFound(id: string): SagaboxError {
   return new SagaboxError(
     "DEAD_LETTER_NOT_FOUND",
-    `There is no dead letter ${JSON.stringify(String(id).slice(0, 40))}. List the letters to see their ids.`,
+    `There is no dead letter ${JSON.stringify(String(id).slice(0, 40))}. List the dead letters to see their ids.`,
   );
 }

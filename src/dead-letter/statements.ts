@@ -19,7 +19,7 @@ const columns = (letter: string): string =>
     )
     .join(", ");
 
-// Only what is asked for becomes part of the text: a plan for "this, unless it is null" could use no index.
+// Only the conditions in use become part of the statement: a plan for `$1 is null or …` could not use an index.
 const CONDITIONS = {
   fingerprint: (n: number) => `letter.fingerprint = $${n}::text`,
   origin: (n: number) => `letter.origin = $${n}::text`,
@@ -36,10 +36,10 @@ const CONDITIONS = {
   until: (n: number) => `letter.failed_at < $${n}::text::timestamptz`,
 } as const;
 
-/** What a letter may be looked for by. The last two take no parameter. */
+/** The search conditions. "open" and "closed" take no parameter. */
 export type Condition = keyof typeof CONDITIONS | "open" | "closed";
 
-/** The conditions as SQL about `letter`; their parameters begin with number `first`. */
+/** Returns the conditions as SQL for the table alias `letter`. Parameters are numbered from `first`. */
 export function deadLettersWhere(names: readonly Condition[], first: number): string {
   let next = first;
   const parts = names.map((name) => {
@@ -50,10 +50,10 @@ export function deadLettersWhere(names: readonly Condition[], first: number): st
   return ["true", ...parts].join("\n          and ");
 }
 
-/** SQL of the room. `schema` is quoted already. */
+/** SQL of dead letters. `schema` must be quoted already. */
 export function deadLetterStatements(schema: string) {
   return {
-    // A redelivery after a lost acknowledgement must not bury the same message a second time.
+    // A redelivery after a lost acknowledgement must not create a second open dead letter.
     bury: defineStatement(
       "sagabox.dead_letter.bury",
       `insert into ${schema}.dead_letter
@@ -91,7 +91,7 @@ export function deadLetterStatements(schema: string) {
       "sagabox.dead_letter.show",
       `select ${columns("letter")} from ${schema}.dead_letter as letter where letter.id = $1::bigint`,
     ),
-    // The row lock makes a second operator wait and then find the letter closed.
+    // The row lock makes a second operator wait and then find the dead letter closed.
     close: defineStatement(
       "sagabox.dead_letter.close",
       `update ${schema}.dead_letter as letter
@@ -99,7 +99,7 @@ export function deadLetterStatements(schema: string) {
         where letter.id = $1::bigint and letter.closed_at is null
        returning ${columns("letter")}`,
     ),
-    // These three reach where an operator's own rights do not: they are functions, and act on closed letters only.
+    // These functions run with more rights than the operator role has, and only act on closed dead letters.
     rearm: defineStatement(
       "sagabox.dead_letter.rearm",
       `select 1 where ${schema}.dead_letter_rearm($1::bigint)`,
@@ -125,7 +125,7 @@ export function deadLetterStatements(schema: string) {
       "sagabox.dead_letter.move_place",
       `select 1 where ${schema}.dead_letter_move_place($1::bigint, $2::text::date)`,
     ),
-    // The letter was closed by an earlier statement of this transaction, so its xid is older than the seq drawn here.
+    // An earlier statement of this transaction closed the dead letter, so the xid was assigned before this seq.
     sendAgain: defineStatement(
       "sagabox.dead_letter.send_again",
       `insert into ${schema}.outbox
@@ -136,7 +136,7 @@ export function deadLetterStatements(schema: string) {
          from ${schema}.dead_letter as letter
         where letter.id = $1::bigint`,
     ),
-    // One consumer failed, so only its group gets another copy. A group without lanes has never read from here.
+    // Only the group of the failed consumer gets the message again. A group without lanes has never read from this database.
     deliverAgain: defineStatement(
       "sagabox.dead_letter.deliver_again",
       `insert into ${schema}.queue
@@ -150,8 +150,8 @@ export function deadLetterStatements(schema: string) {
           and exists (select 1 from ${schema}.relay_lane where relay_lane.scope = consumer_group.id)
        returning lane`,
     ),
-    // Rows another cleaner or an operator has locked are passed over. A letter that is still open takes the
-    // tombstone that held its key with it.
+    // Skips rows that another cleaner or an operator has locked. Deleting an open dead letter also deletes the
+    // tombstone that blocks its key.
     forget: defineStatement(
       "sagabox.dead_letter.forget",
       `with old as materialized (

@@ -82,7 +82,7 @@ const stateMeanings: Readonly<Record<MessageState, string>> = {
   pending: "Waits in the outbox, due or scheduled, and has never failed.",
   optimistic: "Is leased to the process that wrote it, which sends it right after its commit.",
   claimed: "Is due, and its lane is leased to a relay.",
-  sent: "Was confirmed by the transport. This is the end.",
+  sent: "Was confirmed by the transport. Only a republish by an operator leads out of it.",
   failed: "Was rejected by the transport and waits for its next attempt.",
   dead_letter:
     "Was given up and waits for a person, who replays or discards it. Discarded, it stays so while its letter is kept.",
@@ -103,14 +103,14 @@ function stateMachines(): string {
 ## A message in the outbox
 
 One table in the code (\`src/outbox/message-state.ts\`) is the only source of the states and moves below. The database
-holds a copy of it in \`outbox_move\` and refuses every update of an outbox row that none of these moves explains.
-\`pending\`, \`claimed\` and \`failed\` are not stored: they are read off the row, its lane and the clock, so a crash leaves
-nothing to repair. A lease that ends returns its message by itself.
+holds a generated copy in \`outbox_move\`. It refuses an update of an outbox row unless the change, the state before and the
+state after fit one of these moves. \`pending\`, \`claimed\` and \`failed\` are not stored: they follow from the row, its lane
+and the clock, so a crash leaves nothing to repair. A message whose lease expires is pending again.
 
-The database judges the change of a row, not who asks for it, and a row that is settled is deleted, which it cannot tell from any
-other deletion: that is the task of fences, and of [roles](roles.md), which let nobody delete but who sends.
-In code, \`canTransition\`, \`nextStates\` and \`transition\` (with its guards) answer from the same table. Whoever wants to act on a
-move observes it: \`observers\` and \`onDeadLetter\` of [createBus](configuration.md).
+The database checks the change of a row, not the session that makes it. Settling a row as sent deletes it, and fences and
+[roles](roles.md) protect that: only senders may delete rows. In code, \`canTransition\`, \`nextStates\` and
+\`transition\` (with its guards) answer from the same table. To react to a move, use \`observers\` and \`onDeadLetter\` of
+[createBus](configuration.md).
 
 \`\`\`mermaid
 ${stateDiagram()}

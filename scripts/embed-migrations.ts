@@ -1,11 +1,12 @@
 import { createHash } from "node:crypto";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { writeMoveGuard } from "./move-guard.ts";
 
 const folder = join(import.meta.dirname, "../src/storage/migrations");
 const target = join(import.meta.dirname, "../src/storage/migrations.generated.ts");
 
-/** The migration files as one TypeScript module, so that the built package needs no files beside it. */
+/** The migration files as one TypeScript module, so that the built package needs no other files. */
 export function embedMigrations(): string {
   const files = readdirSync(folder)
     .filter((name) => /^\d{4}_[a-z_]+\.sql$/.test(name))
@@ -19,4 +20,7 @@ export function embedMigrations(): string {
   return `// Written by scripts/embed-migrations.ts from the files in migrations/. Do not edit.\nimport type { Migration } from "./migrate.ts";\n\nexport const migrations: readonly Migration[] = [\n${entries.join("")}];\n`;
 }
 
-if (process.argv[1] === import.meta.filename) writeFileSync(target, embedMigrations());
+if (process.argv[1] === import.meta.filename) {
+  writeMoveGuard();
+  writeFileSync(target, embedMigrations());
+}

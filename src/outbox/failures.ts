@@ -1,5 +1,6 @@
 import { errorText } from "../errors/index.ts";
 import type { LaneRow } from "../lanes/index.ts";
+import { applyMove, type MessageFacts, type MoveName } from "./message-state.ts";
 import type { DeadRow } from "./settler.ts";
 
 const MAX_TEXT_LENGTH = 2_000;
@@ -10,11 +11,24 @@ export function printableErrorText(error: unknown): string {
   return printable(text).slice(0, MAX_TEXT_LENGTH);
 }
 
-/** Creates the dead-letter entry of a row from the error that caused it. */
+/** The moves of a claimed row that becomes a dead letter. */
+const deadLetterMoves: Readonly<Record<DeadRow["reason"], readonly MoveName[]>> = {
+  exhausted: ["publish_failed", "move_to_dlq"],
+  rejected: ["reject"],
+  expired: ["reject"],
+};
+
+/**
+ * Creates the dead-letter entry of a row from the error that caused it. Throws OUTBOX_ILLEGAL_MOVE if an exhausted row
+ * has attempts left.
+ */
 export function toDeadRow(row: LaneRow, reason: DeadRow["reason"], error?: Error): DeadRow {
+  const { attempts, maxAttempts } = row;
+  const claimed: MessageFacts = { state: "claimed", attempts, maxAttempts, due: true };
+  const dead = deadLetterMoves[reason].reduce(applyMove, claimed);
   return {
     row,
-    countsAsAttempt: reason === "exhausted",
+    countsAsAttempt: dead.attempts > attempts,
     reason,
     errorType: error?.name ?? "MessageExpired",
     errorMessage:

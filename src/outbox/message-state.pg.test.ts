@@ -5,7 +5,7 @@ import { moves } from "./message-state.ts";
 async function setup() {
   const { rows, write, pool } = await outboxDatabase();
   await write({ message: { id: "m", key: "k" } });
-  /** Undefined when the database let it happen, else what it said. */
+  /** Returns undefined if the database allowed the update, else its error message. */
   const update = async (change: string): Promise<string | undefined> => {
     try {
       await rows(`update sagabox.outbox set ${change}`);
@@ -18,7 +18,7 @@ async function setup() {
   return { rows, update, pool };
 }
 
-test("A5: the database knows the same moves as the code", async () => {
+test("A5: the database has the moves of the code", async () => {
   const { rows } = await setup();
   const stored = await rows(`select name, from_status as "from", to_status as "to" from sagabox.outbox_move`);
   const inCode = moves.map(({ name, from, to }) => ({ name, from, to }));
@@ -31,19 +31,19 @@ test.each([
   ["attempts that jump", "attempts = attempts + 2"],
   ["another message", "message_id = 'other'"],
   ["another topic", "topic = 'events.other'"],
-  ["another place in its stream", "seq = seq + 1000"],
+  ["another position in its stream", "seq = seq + 1000"],
   ["another stream", "stream = 7"],
-  ["a lease that appears out of nothing", "lease_until = clock_timestamp() + interval '1 minute'"],
+  ["a new lease", "lease_until = clock_timestamp() + interval '1 minute'"],
   ["a later time without a failure", "due_at = due_at + interval '1 hour'"],
   ["an older day", "written_on = written_on - 1"],
-  ["a younger day together with anything else", "written_on = written_on + 1, attempts = attempts + 1"],
+  ["a newer day together with another change", "written_on = written_on + 1, attempts = attempts + 1"],
 ])("A5: the database refuses %s", async (_, change) => {
   const { rows, update } = await setup();
   await rows("update sagabox.outbox set attempts = attempts + 1, due_at = clock_timestamp()");
   expect(await update(change)).toContain("illegal move of outbox row");
 });
 
-test("A5: the database lets a message fail, be held by its key, be brought back, and be carried to a younger day", async () => {
+test("A5: the database allows failing, holding the key, a replay, and a move to a newer partition", async () => {
   const { update } = await setup();
   const legal = [
     "attempts = attempts + 1, last_error = 'no', due_at = clock_timestamp() + interval '2 seconds'",
@@ -52,6 +52,20 @@ test("A5: the database lets a message fail, be held by its key, be brought back,
     "written_on = written_on + 1",
   ];
   for (const change of legal) expect(await update(change), change).toBeUndefined();
+});
+
+test.each([
+  ["a retry of a message that never failed", [], "due_at = due_at - interval '1 second'"],
+  [
+    "a failure of a dead letter",
+    ["due_at = 'infinity'"],
+    "due_at = clock_timestamp(), attempts = attempts + 1",
+  ],
+  ["burying a dead letter again", ["due_at = 'infinity'"], "last_error = 'other'"],
+])("A5: the database refuses %s, whose change is legal from another state", async (_, before, change) => {
+  const { update } = await setup();
+  for (const first of before) expect(await update(first), first).toBeUndefined();
+  expect(await update(change)).toContain("illegal move of outbox row");
 });
 
 test("A5: the database refuses a dead letter by exhaustion while attempts are left", async () => {
@@ -71,8 +85,8 @@ test("A5: the database refuses a dead letter by exhaustion while attempts are le
   await expect(bury("tired", 10)).rejects.toMatchObject({ code: "23514" });
 });
 
-// Two workers that both believe they may settle: the second finds nothing left to do.
-test("H4, test_concurrent_transitions: of two that settle one message at once, the database lets one win", async () => {
+// Both workers believe that they may settle; the second finds no row.
+test("H4, test_concurrent_transitions: only one of two concurrent settles of a message succeeds", async () => {
   const { rows, pool } = await setup();
   const [one, other] = [await pool.connect(), await pool.connect()];
   try {
@@ -88,7 +102,7 @@ test("H4, test_concurrent_transitions: of two that settle one message at once, t
   expect(await rows("select status from sagabox.outbox_events")).toEqual([{ status: "sent" }]);
 });
 
-test("A5: the status people see follows the row", async () => {
+test("A5: the status in the view follows the row", async () => {
   const { rows, update } = await setup();
   const status = async (): Promise<unknown> =>
     (await rows("select status from sagabox.outbox_events"))[0]?.["status"];

@@ -1,10 +1,10 @@
 import { SagaboxError } from "../errors/index.ts";
 
 /**
- * The life of a message in the outbox. It is written `pending`; the process that wrote it may hold it back to send it
- * itself (`optimistic`), else the relay that owns its lane takes it (`claimed`). Confirmed by the transport it is
- * `sent`. A failure of its own makes it `failed` until its next attempt is due; out of attempts, refused, expired or
- * buried by a person it is a `dead_letter`, from which only a person brings it back. A lease that ends returns it.
+ * The states of a message in the outbox. It is written `pending`. The process that wrote it may lease it and send it
+ * (`optimistic`), otherwise the relay that owns its lane sends it (`claimed`). Confirmed by the transport it is `sent`.
+ * A rejected message is `failed` until its next attempt is due. Without attempts left, refused, expired or buried by an
+ * operator it is a `dead_letter`, which only an operator can replay. A lease that expires makes it `pending` again.
  */
 export const messageStates = ["pending", "optimistic", "claimed", "sent", "failed", "dead_letter"] as const;
 export type MessageState = (typeof messageStates)[number];
@@ -13,11 +13,14 @@ export interface Move {
   readonly name: string;
   readonly from: MessageState;
   readonly to: MessageState;
-  /** What must be true besides the state; undefined where nothing is asked. */
+  /** A condition besides the state. */
   readonly guard?: "attempts-exhausted" | "due";
 }
 
-/** The only source: the guard below, the database's table of legal moves and the diagram are made from it. */
+/**
+ * All moves between states. `transition`, the settle code, the guard in the database (see scripts/move-guard.ts) and the
+ * diagram derive from this table.
+ */
 export const moves = [
   { name: "attempt_optimistic_send", from: "pending", to: "optimistic" },
   { name: "claim_for_processing", from: "pending", to: "claimed" },
@@ -34,6 +37,7 @@ export const moves = [
   { name: "bury", from: "pending", to: "dead_letter" },
   { name: "bury", from: "failed", to: "dead_letter" },
   { name: "bury", from: "claimed", to: "dead_letter" },
+  { name: "republish", from: "sent", to: "pending" },
 ] as const satisfies readonly Move[];
 
 export type MoveName = (typeof moves)[number]["name"];
@@ -42,19 +46,21 @@ export interface MessageFacts {
   readonly state: MessageState;
   readonly attempts: number;
   readonly maxAttempts: number;
-  /** Whether its time has come, by the database clock. */
+  /** Whether its next attempt is due, by the database clock. */
   readonly due: boolean;
 }
 
+/** Returns the states that a single move can lead to. */
 export function nextStates(state: MessageState): MessageState[] {
   return [...new Set(allMoves.filter((move) => move.from === state).map((move) => move.to))];
 }
 
+/** Returns true if a move leads from one state to the other, apart from its guard. */
 export function canTransition(from: MessageState, to: MessageState): boolean {
   return allMoves.some((move) => move.from === from && move.to === to);
 }
 
-/** The state after the move, or OUTBOX_ILLEGAL_MOVE saying why not. */
+/** Returns the state after the move. Throws OUTBOX_ILLEGAL_MOVE if the state or the guard does not allow it. */
 export function transition(facts: MessageFacts, name: MoveName): MessageState {
   const move = allMoves.find((candidate) => candidate.name === name && candidate.from === facts.state);
   if (move === undefined)
@@ -66,10 +72,18 @@ export function transition(facts: MessageFacts, name: MoveName): MessageState {
   return move.to;
 }
 
-export function isFinal(state: MessageState): boolean {
-  return nextStates(state).length === 0;
+/** Returns a message after the move. A failed publish counts as an attempt. Throws OUTBOX_ILLEGAL_MOVE. */
+export function applyMove(facts: MessageFacts, name: MoveName): MessageFacts {
+  const attempts = name === "publish_failed" ? facts.attempts + 1 : facts.attempts;
+  return { ...facts, state: transition(facts, name), attempts };
 }
 
+/** Returns true if no move but a republish by an operator leads out of the state. */
+export function isFinal(state: MessageState): boolean {
+  return allMoves.every((move) => move.from !== state || move.name === "republish");
+}
+
+/** Returns the state machine as a Mermaid diagram. */
 export function stateDiagram(): string {
   const arrows = moves.map((move) => {
     const guard = (move as Move).guard;

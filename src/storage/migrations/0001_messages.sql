@@ -201,7 +201,7 @@ insert into {schema}.relay_lane (lane, scope) select lane, 0 from generate_serie
 
 -- ── the state machine of an outbox row ──────────────────────────────────────────────────────────────
 -- The allowed moves between the states that the view outbox_events shows. The source is the table in code
--- (src/outbox/message-state.ts); a test compares the two.
+-- (src/outbox/message-state.ts); the marked section below is generated from it.
 create table {schema}.outbox_move (
   name         text not null,
   from_status  text not null,
@@ -209,6 +209,7 @@ create table {schema}.outbox_move (
   primary key (name, from_status, to_status)
 );
 
+-- ▼ written by scripts/embed-migrations.ts from src/outbox/message-state.ts
 insert into {schema}.outbox_move (name, from_status, to_status) values
   ('attempt_optimistic_send', 'pending', 'optimistic'),
   ('claim_for_processing', 'pending', 'claimed'),
@@ -224,26 +225,43 @@ insert into {schema}.outbox_move (name, from_status, to_status) values
   ('reject', 'claimed', 'dead_letter'),
   ('bury', 'pending', 'dead_letter'),
   ('bury', 'failed', 'dead_letter'),
-  ('bury', 'claimed', 'dead_letter');
+  ('bury', 'claimed', 'dead_letter'),
+  ('republish', 'sent', 'pending');
 
--- Returns the name of the move that an update makes, or null if no move explains it.
+-- Returns the name of the move that an update makes, or null if it makes none. The change, the state before and the
+-- state after must all fit one row of outbox_move.
 create function {schema}.outbox_move_of(before {schema}.outbox, after {schema}.outbox) returns text
 language sql stable set search_path = pg_catalog, pg_temp as $$
-  select case
-    when (before.lane, before.seq, before.topic, before.message_id, before.written_on)
-         is distinct from (after.lane, after.seq, after.topic, after.message_id, after.written_on)
-      or before.stream is distinct from after.stream then null
-    when before.lease_until is null and after.lease_until is not null then null
-    when after.due_at = 'infinity' and after.attempts >= before.attempts then 'bury'
-    when before.due_at = 'infinity' and after.attempts = 0 then 'manual_retry_dlq'
-    when after.attempts = before.attempts + 1 and (before.lease_until is null or before.lease_until < clock_timestamp())
-      then 'publish_failed'
-    when after.attempts = before.attempts and before.lease_until is not null and after.lease_until is null
-      then 'optimistic_send_failed'
-    when after.attempts = before.attempts and after.due_at <= before.due_at and after.lease_until is not distinct from before.lease_until
-      then 'retry'
-  end
+  select move.name
+    from {schema}.outbox_move as move
+   where (before.lane, before.seq, before.topic, before.message_id, before.written_on)
+         is not distinct from (after.lane, after.seq, after.topic, after.message_id, after.written_on)
+     and before.stream is not distinct from after.stream
+     and (before.lease_until is not null or after.lease_until is null)
+     and case move.name
+           when 'publish_failed' then after.attempts = before.attempts + 1
+           when 'optimistic_send_failed' then after.attempts = before.attempts and after.due_at <= before.due_at and after.lease_until is null
+           when 'retry' then after.attempts = before.attempts and after.due_at <= before.due_at
+                          and after.lease_until is not distinct from before.lease_until
+           when 'manual_retry_dlq' then after.attempts = 0
+           when 'bury' then after.attempts >= before.attempts
+           else false
+         end
+     and case move.from_status
+           when 'optimistic' then before.due_at < 'infinity' and before.lease_until is not null
+           when 'claimed' then before.due_at < 'infinity' and (before.lease_until is null or before.lease_until <= clock_timestamp())
+           when 'failed' then before.due_at < 'infinity' and (before.lease_until is null or before.lease_until <= clock_timestamp()) and before.attempts > 0
+           when 'dead_letter' then before.due_at = 'infinity'
+           when 'pending' then before.due_at < 'infinity' and (before.lease_until is null or before.lease_until <= clock_timestamp())
+         end
+     and case move.to_status
+           when 'pending' then after.due_at < 'infinity' and (after.lease_until is null or after.lease_until <= clock_timestamp())
+           when 'failed' then after.due_at < 'infinity' and (after.lease_until is null or after.lease_until <= clock_timestamp()) and after.attempts > 0
+           when 'dead_letter' then after.due_at = 'infinity'
+         end
+   limit 1
 $$;
+-- ▲ end of the generated section
 
 -- Refuses an update of an outbox row that is no move of the state machine. It runs with the rights of its owner, so
 -- other roles need no right on outbox_move.
@@ -259,7 +277,7 @@ begin
   if new is not distinct from carried and new.written_on > old.written_on then
     return new;
   end if;
-  if move is null or not exists (select 1 from {schema}.outbox_move where name = move) then
+  if move is null then
     raise exception 'illegal move of outbox row %/% (message %)', old.lane, old.seq, old.message_id
       using errcode = 'check_violation',
             hint = 'Allowed moves are listed in outbox_move; use the functions of sagabox to change a message.';

@@ -3,19 +3,19 @@ import type { Queryable } from "../storage/index.ts";
 
 type Bytes = AsyncIterable<Uint8Array>;
 
-/** Seals one attachment, as it passes. */
+/** Encrypts one attachment while it is streamed. */
 export interface AttachmentEncryption extends Pick<EncryptionInfo, "keyId" | "salt"> {
   seal(plain: Bytes): Bytes;
 }
 
-/** Whoever has the keys of persons: what attachments need of them. */
+/** Encrypts and decrypts attachments with the keys of data subjects. */
 export interface AttachmentCipher {
-  /** With a key of this person. Whether the value names one is judged here. */
+  /** Returns an encryption with the subject's key. Throws if `subject` is not a valid subject id. */
   sealingFor(subject: unknown): Promise<AttachmentEncryption>;
   /**
-   * Throws when the person was erased, or there is no key. What comes out of the function was checked piece by piece,
-   * before anybody sees it; it throws where the stored bytes are not what was sealed. Whoever holds a connection gives it,
-   * so that the key is not waited for while every other connection waits for one too.
+   * Returns a function that decrypts the stored bytes. It authenticates each chunk before it yields it, and throws at
+   * the first chunk that was changed. Throws if the subject was erased or has no key. A caller that holds a connection
+   * passes it as `within`: loading the key through the pool could deadlock when all connections do so.
    */
   openingOf(seal: EncryptionInfo, within?: Queryable): Promise<(stored: Bytes) => Bytes>;
 }

@@ -1,33 +1,33 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Database, Queryable } from "../storage/index.ts";
 
-/** One thing in a store. */
+/** One object in a store. */
 export interface StoredBlob {
   readonly key: string;
-  /** By the clock of the store. */
+  /** When it was stored, by the store's clock. */
   readonly storedAt: Date;
 }
 
 export interface BlobPage {
   readonly blobs: readonly StoredBlob[];
-  /** Given back to get the next page; undefined at the end. */
+  /** The cursor of the next page; undefined on the last page. */
   readonly next: string | undefined;
 }
 
 /**
- * Where large payloads and attachments lie. Keys are texts like `0f3a…/2026-11-16/9c41…`: lower case letters, digits,
- * dashes and two slashes. Whatever is thrown and is no error of ours counts as "the store is not available".
+ * Stores large payloads and attachments. Keys look like `0f3a…/2026-11-16/9c41…`: lower case letters, digits, dashes and
+ * two slashes. Any error that is not a SagaboxError is reported as CLAIM_STORE_UNAVAILABLE.
  */
 export interface BlobStore {
-  /** Its name in references: lower case letters, digits and dashes. Whoever reads them must know a store by it. */
+  /** The store's name in references: lower case letters, digits and dashes. Every reader must configure a store with this id. */
   readonly id: string;
-  /** Resolves when the bytes are safe. A put that failed or was aborted leaves nothing under its key. */
+  /** Resolves when the bytes are durable. A failed or aborted put leaves nothing under its key. */
   put(key: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>;
-  /** The bytes, read as they are asked for. Throws `blobMissing(key)` when there are none. */
+  /** Returns the bytes as a lazy stream. Throws `blobMissing(key)` if the key does not exist. */
   get(key: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
-  /** What is not there counts as deleted. */
+  /** Deletes the keys. Keys that do not exist are ignored. */
   delete(keys: readonly string[], signal: AbortSignal): Promise<void>;
-  /** Everything whose key begins so, also what a crash left half-written, page by page, each once. */
+  /** Lists all objects with this key prefix, including those that a crash left half-written, page by page, each once. */
   list(prefix: string, cursor: string | undefined, signal: AbortSignal): Promise<BlobPage>;
 }
 
@@ -36,32 +36,37 @@ export interface BlobHome {
   readonly schema: string;
 }
 
-/** A store inside the bus's own database: what is put there can share the fate of a transaction. */
+/** A store in the bus's own database. Its writes can be part of a transaction. */
 export interface LocalBlobStore extends BlobStore {
-  settleIn(home: BlobHome): void;
+  /** Binds the store to the database of its bus. */
+  attach(home: BlobHome): void;
   putIn(tx: Queryable, key: string, bytes: AsyncIterable<Uint8Array>): Promise<void>;
 }
 
 export function isLocalStore(store: BlobStore): store is LocalBlobStore {
-  return "settleIn" in store && "putIn" in store;
+  return "attach" in store && "putIn" in store;
 }
 
-/** There is nothing under this key. */
+/** The error for a key that does not exist in its store. */
 export function blobMissing(key: string): SagaboxError<"CLAIM_MISSING"> {
   return new SagaboxError(
     "CLAIM_MISSING",
-    `There is nothing under ${key} in its store: it was removed, or its retention was shorter than the message's.`,
+    `The store has no object ${key}: it was removed, or its retention was shorter than the message's.`,
   );
 }
 
-/** Nothing more fits in. */
+/** The error for a store that has no space left. */
 export function storeFull(id: string, cause: unknown): SagaboxError<"CLAIM_STORE_FULL"> {
-  return new SagaboxError("CLAIM_STORE_FULL", `Store "${id}" has no room left. Make room and try again.`, {
-    cause,
-  });
+  return new SagaboxError(
+    "CLAIM_STORE_FULL",
+    `Store "${id}" has no space left. Free some space and try again.`,
+    {
+      cause,
+    },
+  );
 }
 
-/** It does not answer, or not in time, or does not let us in. */
+/** The error for a store that does not respond, responds too late or denies access. */
 export function storeUnavailable(
   id: string,
   why: string,

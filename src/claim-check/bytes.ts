@@ -2,17 +2,17 @@ import { createHash } from "node:crypto";
 import { isSagaboxError, PayloadError, SagaboxError, readVerdict } from "../errors/index.ts";
 import type { BlobReference } from "../message/index.ts";
 
-/** Bytes in memory, or anything that gives them piece by piece: a Readable, a web stream, a generator. */
+/** Bytes in memory, or an async iterable of them: a Readable, a web stream, a generator. */
 export type ByteSource = Uint8Array | AsyncIterable<Uint8Array>;
 
 const CHUNK_BYTES = 262_144;
 
-/** Bytes in memory as pieces that share it. */
+/** Splits bytes into chunks that share their memory. */
 export async function* splitBytes(bytes: Uint8Array, size = CHUNK_BYTES): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < bytes.byteLength; at += size) yield bytes.subarray(at, at + size);
 }
 
-/** The same bytes in pieces of one size, the last one shorter; at least one, though it may be empty. */
+/** Regroups bytes into chunks of `size` bytes; the last may be shorter. Yields at least one chunk, which may be empty. */
 export async function* resizeChunks(
   source: AsyncIterable<Uint8Array>,
   size: number,
@@ -27,14 +27,14 @@ export async function* resizeChunks(
       at += taken;
       if (filled < size || at === piece.byteLength) continue;
       yield room;
-      room = Buffer.allocUnsafe(size); // whoever got the last one may still be sending it
+      room = Buffer.allocUnsafe(size); // the consumer may still be sending the previous chunk
       filled = 0;
     }
   }
   yield room.subarray(0, filled);
 }
 
-/** The pieces of a source; what is no bytes, or too many, is refused. */
+/** Yields the chunks of a source. Throws on chunks that are not bytes, and on more than `maxBytes` bytes. */
 export async function* limitBytes(source: ByteSource, maxBytes: number): AsyncGenerator<Uint8Array> {
   let seen = 0;
   for await (const piece of source instanceof Uint8Array ? splitBytes(source) : wrapSourceErrors(source)) {
@@ -45,7 +45,7 @@ export async function* limitBytes(source: ByteSource, maxBytes: number): AsyncGe
   }
 }
 
-// Whoever hears of it must not look for the mistake in the store. An error of ours or a verdict says enough by itself.
+// Marks the failure as one of the source, not of the store. A SagaboxError or a verdict is clear enough unwrapped.
 async function* wrapSourceErrors(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   try {
     yield* source;
@@ -54,7 +54,7 @@ async function* wrapSourceErrors(source: AsyncIterable<Uint8Array>): AsyncGenera
   }
 }
 
-/** Counts and hashes what passes through to a store. */
+/** Counts and hashes the bytes that are streamed to a store. */
 export class Meter implements AsyncIterable<Uint8Array> {
   readonly #source: AsyncIterable<Uint8Array>;
   readonly #hash = createHash("sha256");
@@ -65,7 +65,7 @@ export class Meter implements AsyncIterable<Uint8Array> {
     this.#source = source;
   }
 
-  /** Whether the source failed, and not the store. */
+  /** True if the source failed, rather than the store. */
   get isBroken(): boolean {
     return this.#isBroken;
   }
@@ -83,13 +83,13 @@ export class Meter implements AsyncIterable<Uint8Array> {
     }
   }
 
-  /** Once everything has passed. */
+  /** Returns length and hash. Call it after the stream has ended. */
   finish(): Pick<BlobReference, "bytes" | "sha256"> {
     return { bytes: this.#bytes, sha256: this.#hash.digest("hex") };
   }
 }
 
-/** The bytes of a store as they are asked for; at their end it throws if they are not what the reference says. */
+/** Streams the bytes of a store. Throws CLAIM_CORRUPT if their length or hash differs from the reference. */
 export async function* verifyBytes(
   source: AsyncIterable<Uint8Array>,
   { key, bytes, sha256 }: BlobReference,
@@ -98,15 +98,15 @@ export async function* verifyBytes(
   let seen = 0;
   for await (const piece of source) {
     seen += piece.byteLength;
-    if (seen > bytes) throw corrupt(key, `it has more than the ${bytes} bytes that were put there`);
+    if (seen > bytes) throw corrupt(key, `it has more than the ${bytes} bytes that were stored`);
     hash.update(piece);
     yield piece;
   }
   if (seen !== bytes) throw corrupt(key, `it has ${seen} bytes instead of ${bytes}`);
-  if (hash.digest("hex") !== sha256) throw corrupt(key, "its SHA-256 is another one");
+  if (hash.digest("hex") !== sha256) throw corrupt(key, "its SHA-256 does not match");
 }
 
-/** All of them at once, checked before anybody sees any. */
+/** Reads all bytes and verifies them before it returns any. */
 export async function collectBytes(
   source: AsyncIterable<Uint8Array>,
   reference: BlobReference,
@@ -117,20 +117,20 @@ export async function collectBytes(
 }
 
 export function corrupt(key: string, why: string): SagaboxError<"CLAIM_CORRUPT"> {
-  return new SagaboxError("CLAIM_CORRUPT", `What lies under ${key} was changed or cut off: ${why}.`);
+  return new SagaboxError("CLAIM_CORRUPT", `The stored object ${key} was changed or truncated: ${why}.`);
 }
 
 export function tooLarge(maxBytes: number): PayloadError {
   return new PayloadError(
     "PAYLOAD_TOO_LARGE",
-    `There are more than ${maxBytes} bytes. Send less, or raise \`claimCheck.maxBytes\`.`,
+    `The payload has more than ${maxBytes} bytes. Send less, or raise \`claimCheck.maxBytes\`.`,
   );
 }
 
 function sourceFailed(cause: unknown): SagaboxError<"CLAIM_SOURCE_FAILED"> {
   return new SagaboxError(
     "CLAIM_SOURCE_FAILED",
-    "What was to be attached could not be read to its end: its source failed, not the store. Nothing was attached.",
+    "The source of the attachment failed while it was read. The store did not fail, and nothing was attached.",
     { cause },
   );
 }

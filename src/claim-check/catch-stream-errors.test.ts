@@ -8,23 +8,23 @@ async function all(source: ReturnType<typeof catchStreamErrors>): Promise<string
   return (await buffer(source as AsyncIterable<Uint8Array>)).toString();
 }
 
-test("a stream that fails before it is read fails whoever reads it, and nobody else", async () => {
+test("a stream that fails before it is read fails its reader, not the process", async () => {
   const source = new Readable({ read: () => undefined });
-  const heard = catchStreamErrors(source);
+  const guarded = catchStreamErrors(source);
   const closed = new Promise<void>((resolve) => source.once("close", resolve));
   source.destroy(new Error("unplugged"));
   await closed;
-  await expect(all(heard)).rejects.toThrow("unplugged");
+  await expect(all(guarded)).rejects.toThrow("unplugged");
 });
 
-test("a stream of an older kind, which forgets its failure, is not taken for an empty one", async () => {
+test("a legacy stream that forgets its error is not read as empty", async () => {
   const forgetful = Object.assign(new EventEmitter(), { async *[Symbol.asyncIterator]() {} });
-  const heard = catchStreamErrors(forgetful);
+  const guarded = catchStreamErrors(forgetful);
   forgetful.emit("error", new Error("unplugged"));
-  await expect(all(heard)).rejects.toThrow("unplugged");
+  await expect(all(guarded)).rejects.toThrow("unplugged");
 });
 
-test("a stream that was read has no more listeners than if it had been read by itself", async () => {
+test("a stream that was read keeps no additional listeners", async () => {
   const [plain, source] = [Readable.from([Buffer.from("abc")]), Readable.from([Buffer.from("abc")])];
   expect(await all(plain)).toBe("abc");
   expect(await all(catchStreamErrors(source))).toBe("abc");
@@ -32,7 +32,7 @@ test("a stream that was read has no more listeners than if it had been read by i
   expect(source.listenerCount("error")).toBe(plain.listenerCount("error"));
 });
 
-test("what is no stream of Node is left as it is", () => {
+test("a source that is not a Node stream is returned unchanged", () => {
   const bytes = new Uint8Array(3);
   expect(catchStreamErrors(bytes)).toBe(bytes);
   const generator = (async function* () {})();

@@ -28,22 +28,25 @@ import { type BlobUser, Ledger } from "./ledger.ts";
 import type { ClaimCheckSettings } from "./options.ts";
 import { Uploads } from "./uploads.ts";
 
-/** Longer than any reference of ours. */
-const MAX_BYTES = 1_024;
+/** Larger than any valid reference. */
+const MAX_REFERENCE_BYTES = 1_024;
 
-/** What a message carries in place of its data. */
+/** Formats the reference that a message carries instead of its data. */
 export function referenceText({ store, key, bytes, sha256 }: BlobReference): string {
   return JSON.stringify({ $claim: { store, key, bytes, sha256 } });
 }
 
-/** The reference in what arrived, or an error: it must be one of ours to the letter, whoever sent it. */
+/**
+ * Parses the reference in a received message. Throws CLAIM_INVALID unless it has exactly the expected form, and
+ * PAYLOAD_TOO_LARGE if it names more than `maxBytes` bytes.
+ */
 export function readReference(text: string, maxBytes: number): BlobReference {
   const claim = parseClaim(text);
   if (!isBlobReference(claim)) throw invalid();
   if (claim.bytes > maxBytes) {
     throw new PayloadError(
       "PAYLOAD_TOO_LARGE",
-      `The payload has ${claim.bytes} bytes; at most ${maxBytes} are fetched. Raise \`claimCheck.maxBytes\` to get it.`,
+      `The payload has ${claim.bytes} bytes; at most ${maxBytes} are fetched. Raise \`claimCheck.maxBytes\` to fetch it.`,
     );
   }
   return claim;
@@ -52,7 +55,7 @@ export function readReference(text: string, maxBytes: number): BlobReference {
 function parseClaim(text: string): Json | undefined {
   let value: Json;
   try {
-    value = decodeJson(text, { maxBytes: MAX_BYTES, maxDepth: 4 });
+    value = decodeJson(text, { maxBytes: MAX_REFERENCE_BYTES, maxDepth: 4 });
   } catch (error) {
     throw invalid(error);
   }
@@ -64,42 +67,42 @@ function parseClaim(text: string): Json | undefined {
 function invalid(cause?: unknown): SagaboxError<"CLAIM_INVALID"> {
   return new SagaboxError(
     "CLAIM_INVALID",
-    "The message says that its payload lies in a store, but its data is no reference to one.",
+    "The headers of the message say that its payload is in a store, but its data is not a valid reference.",
     { cause },
   );
 }
 
 export interface ClaimCheckParts extends BlobHome {
   readonly settings: ClaimCheckSettings;
-  /** The most that the transport carries in one message; a broker may tell only once it is connected. */
+  /** Returns the transport's maximum message size in bytes. A function, because a broker may report it only once connected. */
   readonly carries: () => number;
-  /** The largest payload of a message, if the bus has an opinion of its own. */
+  /** The maximum payload size in bytes, if the bus sets one. */
   readonly maxPayloadBytes: number | undefined;
   readonly observer: Observer;
-  /** For attachments about persons. */
+  /** Encrypts attachments about data subjects. */
   readonly sealer: AttachmentCipher;
 }
 
 export interface AttachOptions {
   /** Default "application/octet-stream". */
   readonly contentType?: string;
-  /** The person it is about: the bytes are sealed with their key, and nobody can open them once the person is erased. */
+  /** The data subject. The bytes are encrypted with the subject's key and become unreadable when the subject is erased. */
   readonly subject?: string;
 }
 
 const claimedHeaders = Object.freeze({ [claimHeader]: "1" });
-/** Headers, key and names travel with the data. */
+/** Space in a message for headers, key and names. */
 const ENVELOPE_BYTES = 8_192;
-/** A text has to be in memory as a whole, several times over. */
+/** A payload is in memory as a whole, several times over. */
 const MAX_TEXT_BYTES = 64 * 1_048_576;
 const neverAborted = new AbortController().signal;
 
 type Doing = "storing" | "fetching";
 type As = "payload" | "attachment";
 
-/** Puts what is too large for a message into a store, and gets it back; both ends see no difference. */
+/** Moves payloads that are too large for a message to a store and back. Publishers and handlers see no difference. */
 export class ClaimCheck {
-  /** The largest payload. */
+  /** The maximum payload size in bytes. */
   readonly maxBytes: number;
   readonly #parts: ClaimCheckParts;
   readonly #ledger: Ledger;
@@ -118,12 +121,15 @@ export class ClaimCheck {
     this.maxBytes = maxPayloadBytes ?? Math.min(settings.maxBytes, MAX_TEXT_BYTES);
   }
 
-  /** By id: the one that this bus writes to, and those that it only reads from. */
+  /** The stores by id: the one that this bus writes to, and those that it only reads from. */
   get stores(): ReadonlyMap<string, BlobStore> {
     return this.#stores;
   }
 
-  /** `clear`: the same text before parts of it were sealed, for attachments that only show there. */
+  /**
+   * Stores a payload that is too large for a message, and records the attachments that the message uses. `clear` is the
+   * text before encryption: attachments in encrypted fields can be found only there.
+   */
   deposit(
     text: string,
     message: BlobUser,
@@ -136,7 +142,7 @@ export class ClaimCheck {
     return this.#deposit(text, message, tx, attached, large);
   }
 
-  /** The payload of a message that carries a reference, checked against it. */
+  /** Fetches the payload of a message that carries a reference, and verifies its length and hash. */
   async fetch({ data }: Pick<Message, "data">): Promise<string> {
     const reference = readReference(data, this.#parts.settings.maxBytes);
     const store = await this.#findStore(reference);
@@ -146,13 +152,13 @@ export class ClaimCheck {
     });
   }
 
-  /** Uploads piece by piece; nothing is needed by anybody until a message with it is published. */
+  /** Streams an attachment to the store. The collector may delete it unless a message that uses it is published. */
   async attach(source: ByteSource, options: AttachOptions = {}): Promise<Attachment> {
-    const heard = catchStreamErrors(source); // before anything else, which may take its time or fail
+    const guarded = catchStreamErrors(source); // first, because the steps below may wait or throw
     rejectUnknownKeys("bus.attach", options, ["contentType", "subject"]);
     const contentType = checkContentType(options.contentType ?? "application/octet-stream");
-    const bytes = limitBytes(heard, this.#parts.settings.maxBytes);
-    // A subject that turned out to be undefined is a mistake; the bytes of a person must not be stored in clear for it.
+    const bytes = limitBytes(guarded, this.#parts.settings.maxBytes);
+    // `subject: undefined` is an error of the caller: personal data must not be stored unencrypted because of it.
     if ("subject" in options) return this.#attachEncrypted(bytes, contentType, options.subject);
     const reference = await this.#putAttachment(new Meter(bytes));
     return { $attachment: { ...reference, contentType } };
@@ -171,8 +177,8 @@ export class ClaimCheck {
   }
 
   /**
-   * The bytes, as they are read. The stream fails at its end if they are not those that were attached; if they are sealed,
-   * before the first byte that is not, and before any when there is no key.
+   * Streams the bytes of an attachment. The stream fails at its end if the bytes were changed. Encrypted bytes are
+   * verified chunk by chunk: the stream fails before the first changed chunk, or at once if there is no key.
    */
   open(attachment: Attachment, within?: Queryable): Readable {
     const { $attachment: reference } = asAttachment(attachment) ?? notAnAttachment();
@@ -238,11 +244,11 @@ export class ClaimCheck {
 
   #guardStore(store: BlobStore): BlobStore {
     if (!isLocalStore(store)) return new GuardedStore(store, this.#parts.settings);
-    store.settleIn(this.#parts);
+    store.attach(this.#parts);
     return store;
   }
 
-  // The databases of two services are both called "postgres": which one is meant shows in the key.
+  // Every service calls its database "postgres". The key says which database is meant.
   async #findStore({ store: id, key }: BlobReference): Promise<BlobStore> {
     const store = this.#stores.get(id);
     const isElsewhere = store !== undefined && isLocalStore(store) && !(await this.#ledger.isOwn(key));
@@ -250,12 +256,12 @@ export class ClaimCheck {
     if (isElsewhere) {
       throw new SagaboxError(
         "CLAIM_STORE_UNKNOWN",
-        `The payload lies in another database than that of this bus. Let services that share no database use a store that both can reach.`,
+        `The payload is stored in the database of another bus. Services without a common database need a store that both can reach.`,
       );
     }
     throw new SagaboxError(
       "CLAIM_STORE_UNKNOWN",
-      `The payload lies in store "${id}", which this bus was not given. Add it to \`claimCheck.stores\` and replay the message.`,
+      `The payload is in store "${id}", which this bus does not know. Add it to \`claimCheck.stores\` and replay the message.`,
     );
   }
 
@@ -291,8 +297,8 @@ export class ClaimCheck {
 
   #reportFailure(doing: Doing, store: string, error: unknown): void {
     const code = isSagaboxError(error) ? error.code : "UNKNOWN";
-    const told = { store, doing, code, error: errorText(error).slice(0, 500) };
-    this.#parts.observer.emit("payload.failed", told);
+    const failure = { store, doing, code, error: errorText(error).slice(0, 500) };
+    this.#parts.observer.emit("payload.failed", failure);
   }
 }
 
@@ -300,18 +306,21 @@ function decodeText(bytes: Buffer, { key }: BlobReference): string {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
-    throw corrupt(key, "it is no text");
+    throw corrupt(key, "it is not valid UTF-8");
   }
 }
 
-function checkContentType(given: unknown): string {
-  if (isContentType(given)) return given;
-  throw new SagaboxError("OPTIONS_INVALID", "bus.attach: contentType must be one like `application/pdf`.");
+function checkContentType(value: unknown): string {
+  if (isContentType(value)) return value;
+  throw new SagaboxError(
+    "OPTIONS_INVALID",
+    "bus.attach: contentType must be a media type such as `application/pdf`.",
+  );
 }
 
 function notAnAttachment(): never {
   throw new SagaboxError(
     "CLAIM_INVALID",
-    "open takes an attachment: what bus.attach() returned, as it was received.",
+    "open() takes an attachment: the value that bus.attach() returned, unchanged.",
   );
 }

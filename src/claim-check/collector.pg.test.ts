@@ -3,12 +3,12 @@ import { temporaryDatabase } from "../../test/support/database.ts";
 import { listDaysBetween } from "./collector.ts";
 import { chunkStatements, collectorStatements, ledgerStatements } from "./statements.ts";
 
-test("days are named one after the other, over the end of a month and a leap day", () => {
+test("days are listed across the end of a month and a leap day", () => {
   expect(listDaysBetween("2028-02-28", "2028-03-01")).toEqual(["2028-02-28", "2028-02-29", "2028-03-01"]);
   expect(listDaysBetween("2028-03-02", "2028-03-01")).toEqual([]);
 });
 
-test("every statement finds its rows by an index, also in a full archive", async () => {
+test("every statement uses an index, even with a large archive", async () => {
   const { pool } = await temporaryDatabase({ migrated: true });
   const hex = "md5(n::text) || md5(n::text)";
   await pool.query(`
@@ -29,7 +29,7 @@ test("every statement finds its rows by an index, also in a full archive", async
   const keys = `{${(await pool.query<{ key: string }>("select key from sagabox.blob limit 200")).rows.map(({ key }) => key).join(",")}}`;
   const collector = collectorStatements("sagabox");
   const chunks = chunkStatements("sagabox");
-  const asked = [
+  const statements = [
     [collector.candidates, [86_400_000, "-infinity", "", 500]],
     [collector.doom, [keys, 86_400_000]],
     [collector.doomed, ["", 500]],
@@ -44,7 +44,7 @@ test("every statement finds its rows by an index, also in a full archive", async
     [chunks.list, ["aaaaaaaaaaaa/2026-01-02/", "aaaaaaaaaaaa/2026-01-02/~", 1_000]],
     [chunks.remove, [keys]],
   ] as const;
-  for (const [{ name, text }, params] of asked) {
+  for (const [{ name, text }, params] of statements) {
     const { rows } = await pool.query<{ "QUERY PLAN": string }>(`explain ${text}`, [...params]);
     const plan = rows.map((row) => row["QUERY PLAN"]).join("\n");
     expect(plan.replaceAll(/Seq Scan on \S*message_(?:default|p?\d+)\S*/g, ""), name).not.toMatch(

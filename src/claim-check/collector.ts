@@ -6,7 +6,7 @@ import type { BlobHome, BlobStore } from "./blob-store.ts";
 import { collectorStatements } from "./statements.ts";
 
 export interface CollectorParts extends BlobHome {
-  /** By id: the one that this bus writes to, and those that it only reads from. It may have written to these before. */
+  /** The stores by id, including those that this bus only reads from: it may have written to them before. */
   readonly stores: ReadonlyMap<string, BlobStore>;
   readonly retentionMs: number;
   readonly graceMs: number;
@@ -14,11 +14,11 @@ export interface CollectorParts extends BlobHome {
 }
 
 export interface CollectReport {
-  /** Past the retention and needed by nothing, or uploads that made no progress for the grace. */
+  /** Deleted blobs: unused and past the retention, or uploads without progress during the grace period. */
   readonly unneeded: number;
-  /** Left by an aborted transaction or a process that died. */
+  /** Deleted objects without a row, left by a rolled-back transaction or a crash. */
   readonly orphaned: number;
-  /** False when a store failed or it was asked to stop: the next round goes on. */
+  /** False if a store failed or the collector was stopped. The next round continues. */
   readonly finished: boolean;
 }
 
@@ -27,7 +27,7 @@ interface SweepResult {
   readonly finished: boolean;
 }
 
-/** What one page, day or store had: how many were deleted, and whether an open transaction may still commit some. */
+/** The number of deleted objects, and whether an open transaction may still commit some of the others. */
 interface DaySweepResult {
   readonly count: number;
   readonly hasOpen: boolean;
@@ -40,17 +40,17 @@ interface DoomedRow {
 
 const EVERY_MS = 3_600_000;
 const PAGE = 500;
-/** Days are named by the clock of whoever wrote, so some are looked at again. */
+/** Keys contain the day by the writer's clock, so the last days are checked again. */
 const DAYS_RECHECKED = 3;
 const DAY_MS = 86_400_000;
-/** An open transaction holds its keys for long, so a short wait tells a held key from a free one. */
+/** An open transaction holds its keys for long, so a short lock timeout is enough to detect a held key. */
 const PROBE_WAIT_MS = 20;
 const neverAborted = new AbortController().signal;
 
 /**
- * Deletes what nobody needs. A blob is first doomed, so that nobody can begin to need it; then it is deleted from its
- * store; then its row goes. Whoever dies on the way leaves a doomed row for the next round, and two collectors at once
- * do the same work twice without harm. Then it looks through the stores for what has no row at all.
+ * Deletes unused blobs. It first marks a blob's row as doomed, so that no message can begin to use it, then deletes the
+ * blob from its store, then deletes the row. After a crash, the doomed row is left for the next round. Two collectors may
+ * run at once: their deletes are idempotent. Finally it lists the stores and deletes objects that have no row.
  */
 export class Collector implements Service {
   readonly #parts: CollectorParts;
@@ -134,8 +134,8 @@ export class Collector implements Service {
     return { count, finished };
   }
 
-  // Every store: what was uploaded before another one was written to is swept where it is. Keys begin with the id of this
-  // database, so nothing of others is touched. One that fails keeps the others from nothing.
+  // Sweeps every store, because this bus may have written to any of them before. Keys begin with the id of this database,
+  // so objects of other databases are not touched. A failing store does not stop the sweep of the others.
   async #sweep(signal: AbortSignal): Promise<SweepResult> {
     let count = 0;
     let finished = true;
@@ -148,7 +148,7 @@ export class Collector implements Service {
     return { count, finished };
   }
 
-  // Day by day up to the grace, and from where the last round ended.
+  // Sweeps day by day, from the end of the last round up to the grace period.
   async #sweepStore(store: BlobStore, signal: AbortSignal): Promise<SweepResult> {
     const { database, graceMs } = this.#parts;
     const { rows } = await database.run<{ id: string; day: string; last_day: string; now_ms: number }>(
@@ -231,7 +231,7 @@ export class Collector implements Service {
     if (store === undefined) {
       this.#reportFailure(
         id,
-        new Error(`${keys.length} cannot be deleted: this bus was not given their store.`),
+        new Error(`${keys.length} blobs cannot be deleted: this bus does not know their store.`),
       );
       return false;
     }
@@ -267,7 +267,7 @@ function groupByStore(rows: readonly DoomedRow[]): ReadonlyMap<string, readonly 
   return keys;
 }
 
-/** Pure: the names of the days from the first to the last. */
+/** Lists the days from `first` to `last`, both included, as YYYY-MM-DD. */
 export function listDaysBetween(first: string, last: string): string[] {
   const days: string[] = [];
   for (let at = Date.parse(first); at <= Date.parse(last); at += DAY_MS) {

@@ -8,7 +8,7 @@ import { fileStore, fileStoreWith } from "./file-store.ts";
 const never = new AbortController().signal;
 const invalid = expect.objectContaining({ code: "CLAIM_INVALID" });
 
-async function place(): Promise<{ folder: string; outside: string }> {
+async function temporaryFolders(): Promise<{ folder: string; outside: string }> {
   const base = await mkdtemp(join(tmpdir(), "sagabox-files-"));
   onTestFinished(() => rm(base, { recursive: true, force: true }));
   const [folder, outside] = [join(base, "store"), join(base, "outside")];
@@ -30,8 +30,8 @@ test.each([
   "x\0y",
   "",
   `${"0".repeat(12)}/2026-11-16/../../x`,
-])("the key %j leads nowhere", async (key) => {
-  const { folder } = await place();
+])("the key %j is rejected", async (key) => {
+  const { folder } = await temporaryFolders();
   const store = fileStore({ folder });
   await expect(async () => store.put(key, pieces(Buffer.from("x")), never)).rejects.toEqual(invalid);
   await expect(async () => store.get(key, never)).rejects.toEqual(invalid);
@@ -39,21 +39,21 @@ test.each([
   expect(await everything(folder)).toEqual([]);
 });
 
-test("a link in the place of a file is not followed", async () => {
-  const { folder, outside } = await place();
+test("a symbolic link instead of a file is not followed", async () => {
+  const { folder, outside } = await temporaryFolders();
   const key = newKey();
   await writeFile(join(outside, "secret"), "secret");
   await mkdir(dirname(join(folder, key)), { recursive: true });
   await symlink(join(outside, "secret"), join(folder, key));
   const store = fileStore({ folder });
   await expect(async () => read(store, key)).rejects.toEqual(invalid);
-  await store.put(key, pieces(Buffer.from("mine")), never); // replaces the link, not what it leads to
+  await store.put(key, pieces(Buffer.from("mine")), never); // replaces the link, not its target
   expect(await readFile(join(outside, "secret"), "utf8")).toBe("secret");
   expect((await read(store, key)).toString()).toBe("mine");
 });
 
-test("a folder that became a link to somewhere else is not entered, to read, write, list or delete", async () => {
-  const { folder, outside } = await place();
+test("a folder replaced by a link is not used to read, write, list or delete", async () => {
+  const { folder, outside } = await temporaryFolders();
   const key = newKey();
   const [home = "", day = "", name = ""] = key.split("/");
   await mkdir(join(outside, day), { recursive: true });
@@ -71,8 +71,8 @@ test("a folder that became a link to somewhere else is not entered, to read, wri
   expect(await readdir(outside)).toEqual([day]);
 });
 
-test("a folder may itself be reached through a link that its owner made", async () => {
-  const { folder, outside } = await place();
+test("the configured folder may be a symbolic link", async () => {
+  const { folder, outside } = await temporaryFolders();
   await symlink(outside, join(folder, "link"));
   const store = fileStore({ folder: join(folder, "link") });
   const key = newKey();
@@ -80,8 +80,8 @@ test("a folder may itself be reached through a link that its owner made", async 
   expect((await read(store, key)).toString()).toBe("x");
 });
 
-test("a full disk is told as such, and no half file is left", async () => {
-  const { folder } = await place();
+test("a full disk is reported as CLAIM_STORE_FULL, and no partial file is left", async () => {
+  const { folder } = await temporaryFolders();
   const full: typeof open = async (path, flags, mode) => {
     const file = await open(path, flags, mode);
     let written = 0;
@@ -107,8 +107,8 @@ test("a full disk is told as such, and no half file is left", async () => {
   await expect(async () => read(store, key)).rejects.toMatchObject({ code: "CLAIM_MISSING" });
 });
 
-test("what a crash left half-written is listed, cannot be read, and can be deleted", async () => {
-  const { folder } = await place();
+test("a half-written file is listed and can be deleted, but not read", async () => {
+  const { folder } = await temporaryFolders();
   const key = newKey();
   await mkdir(dirname(join(folder, key)), { recursive: true });
   await writeFile(join(folder, `${key}.part`), "half");
@@ -120,8 +120,8 @@ test("what a crash left half-written is listed, cannot be read, and can be delet
   expect(await everything(folder)).toEqual([]);
 });
 
-test("a file that is no blob is neither listed nor deleted", async () => {
-  const { folder } = await place();
+test("a file that is not a blob is neither listed nor deleted", async () => {
+  const { folder } = await temporaryFolders();
   const key = newKey();
   await mkdir(dirname(join(folder, key)), { recursive: true });
   await writeFile(join(dirname(join(folder, key)), "README"), "mine");
@@ -129,18 +129,20 @@ test("a file that is no blob is neither listed nor deleted", async () => {
   expect((await store.list(key.slice(0, 24), undefined, never)).blobs).toEqual([]);
 });
 
-test("a put that is aborted leaves nothing", async () => {
-  const { folder } = await place();
+test("an aborted put leaves no file", async () => {
+  const { folder } = await temporaryFolders();
   const gone = new AbortController();
   const source = async function* (): AsyncGenerator<Uint8Array> {
     yield Buffer.alloc(300_000);
-    gone.abort(new Error("nobody wants it"));
+    gone.abort(new Error("aborted by the test"));
     yield Buffer.alloc(300_000);
   };
-  await expect(fileStore({ folder }).put(newKey(), source(), gone.signal)).rejects.toThrow("nobody wants it");
+  await expect(fileStore({ folder }).put(newKey(), source(), gone.signal)).rejects.toThrow(
+    "aborted by the test",
+  );
   expect(await everything(folder)).toEqual([]);
 });
 
-test("a relative folder is refused", () => {
+test("a relative folder is rejected", () => {
   expect(() => fileStore({ folder: "payloads" })).toThrow(/absolute path/);
 });

@@ -9,13 +9,13 @@ import { resizeChunks } from "./bytes.ts";
 import { checkStoreId } from "./postgres-store.ts";
 
 export interface FileStoreOptions {
-  /** Where the files lie. Made if it is missing; nobody else should write there. */
+  /** An absolute path. The store creates it if it is missing. Other programs must not write there. */
   readonly folder: string;
-  /** Default "files". Every service that reads from the folder must use the same. */
+  /** Default "files". Every service that reads from the folder must use the same id. */
   readonly id?: string;
 }
 
-/** Another one in tests of a disk that is full. */
+/** Tests replace it to simulate a full disk. */
 type OpenFile = typeof open;
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY } = constants;
@@ -24,7 +24,7 @@ const PAGE = 1_000;
 const PART = ".part";
 const FULL = new Set(["ENOSPC", "EDQUOT", "EFBIG"]);
 
-/** Files in a folder that all services see: a disk of this machine, or a shared one. */
+/** Stores blobs as files in a folder that all services can read: on a local or a shared disk. */
 export function fileStore(options: FileStoreOptions): BlobStore {
   return fileStoreWith(options, open);
 }
@@ -36,7 +36,7 @@ export function fileStoreWith(options: FileStoreOptions, openFile: OpenFile): Bl
   if (!isAbsolute(folder)) {
     throw new SagaboxError(
       "OPTIONS_INVALID",
-      "fileStore.folder must be an absolute path, or it would depend on where the process was started.",
+      "fileStore.folder must be an absolute path: a relative one would depend on the working directory.",
     );
   }
   return new FileStore(id, resolve(folder), openFile);
@@ -88,7 +88,7 @@ class FileStore implements BlobStore {
     }
   }
 
-  // A prefix is a folder: the collector asks for one day after the other.
+  // A prefix is the folder of one day, because the collector lists day by day.
   async list(prefix: string, cursor: string = ""): Promise<BlobPage> {
     if (!isBlobKey(`${prefix}${"0".repeat(32)}`)) throw storeUnavailable(this.id, "it lists day by day.");
     const path = join(this.#folder, prefix);
@@ -102,7 +102,7 @@ class FileStore implements BlobStore {
     });
   }
 
-  // One after the other, and looked at before anything is made in it.
+  // Creates one level at a time and checks it before it creates anything inside.
   async #makeFolders(path: string): Promise<void> {
     const day = dirname(path);
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
@@ -114,7 +114,7 @@ class FileStore implements BlobStore {
     }
   }
 
-  // Whoever reads sees all of it or nothing, and a power cut after the answer takes nothing back.
+  // The rename makes the file visible as a whole, and the syncs make it survive a power failure.
   async #write(path: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
     const part = path + PART;
     const file = await this.#open(part, O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW, 0o600);
@@ -151,7 +151,7 @@ class FileStore implements BlobStore {
     throw invalidKey("a key of another form");
   }
 
-  // The folders between may have been replaced by links to somewhere else.
+  // A folder on the path may have been replaced by a symbolic link that leads outside.
   async #assertInside(path: string): Promise<void> {
     const expected = join(await realpath(this.#folder), dirname(path).slice(this.#folder.length));
     if ((await realpath(dirname(path))) !== expected) throw invalidKey("a folder that is a link");
@@ -192,7 +192,7 @@ async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
   for (let at = 0; at < bytes.byteLength;) at += (await file.write(bytes, at)).bytesWritten;
 }
 
-// What was opened is what lies there, and a file: nobody has changed a folder on the way to it in between.
+// Checks that the opened file is the one at `path`, so that a folder swapped for a link in between is noticed.
 async function assertSame(file: FileHandle, path: string, key: string): Promise<void> {
   const [opened, found] = await Promise.all([file.stat(), lstat(path)]);
   if (!opened.isFile() || opened.ino !== found.ino || opened.dev !== found.dev) throw invalidKey(key);
@@ -204,7 +204,7 @@ async function listBlob(folder: string, prefix: string, name: string): Promise<B
   try {
     return [{ key, storedAt: (await lstat(join(folder, name))).mtime }];
   } catch (error) {
-    if (errorCode(error) === "ENOENT") return []; // gone since the folder was read
+    if (errorCode(error) === "ENOENT") return []; // deleted since the folder was read
     throw error;
   }
 }
@@ -230,5 +230,5 @@ function errorCode(error: unknown): string | undefined {
 }
 
 function invalidKey(what: string): SagaboxError<"CLAIM_INVALID"> {
-  return new SagaboxError("CLAIM_INVALID", `The store of files was led outside of its folder by ${what}.`);
+  return new SagaboxError("CLAIM_INVALID", `The file store refuses a path outside of its folder: ${what}.`);
 }

@@ -21,22 +21,22 @@ function store(over: Partial<BlobStore>): BlobStore {
 
 const unavailable = expect.objectContaining({ code: "CLAIM_STORE_UNAVAILABLE" });
 
-test("a store that never answers is given up, and hears that it was", async () => {
-  let heard: AbortSignal | undefined;
+test("a store that never responds times out, and its signal is aborted", async () => {
+  let storeSignal: AbortSignal | undefined;
   const guarded = new GuardedStore(
     store({
       get: (_, signal) => {
-        heard = signal;
+        storeSignal = signal;
         return never;
       },
     }),
     { timeoutMs: 20, concurrency: 2 },
   );
   await expect(guarded.get("k")).rejects.toEqual(unavailable);
-  expect(heard?.aborted).toBe(true);
+  expect(storeSignal?.aborted).toBe(true);
 });
 
-test("a store that falls silent in the middle is given up", async () => {
+test("a store that stalls in the middle of a read times out", async () => {
   const stalling = async function* (): AsyncGenerator<Uint8Array> {
     yield Buffer.from("a");
     await never;
@@ -49,7 +49,7 @@ test("a store that falls silent in the middle is given up", async () => {
   expect(seen).toEqual(["a"]);
 });
 
-test("a slow source is no slow store", async () => {
+test("a slow source does not count as a slow store", async () => {
   const slow = async function* (): AsyncGenerator<Uint8Array> {
     for (let n = 0; n < 3; n++) {
       await new Promise((resolve) => setTimeout(resolve, 30));
@@ -69,7 +69,7 @@ test("a slow source is no slow store", async () => {
   expect(bytes).toBe(3);
 });
 
-test("a source that fails is no store that fails, though the store says so", async () => {
+test("an error of the source is reported as such, even if the store wraps it", async () => {
   const cause = new Error("the client hung up");
   const broken = async function* (): AsyncGenerator<Uint8Array> {
     yield Buffer.from("x");
@@ -89,44 +89,44 @@ test("a source that fails is no store that fails, though the store says so", asy
   await expect(guarded.put("k", some("a"))).resolves.toBeUndefined();
 });
 
-test("after five failures in a row nobody asks any more", async () => {
-  let asked = 0;
+test("after five failures in a row the store is not called any more", async () => {
+  let calls = 0;
   const guarded = new GuardedStore(
     store({
       get: async () => {
-        asked += 1;
+        calls += 1;
         throw Object.assign(new Error("connect ECONNREFUSED 10.0.0.1"), { code: "ECONNREFUSED" });
       },
     }),
     { timeoutMs: 1_000, concurrency: 2 },
   );
   for (let n = 0; n < 8; n++) await expect(guarded.get("k")).rejects.toEqual(unavailable);
-  expect(asked).toBe(5);
+  expect(calls).toBe(5);
 });
 
-test("that something is missing is an answer: it opens no breaker", async () => {
-  let asked = 0;
+test("CLAIM_MISSING does not open the breaker", async () => {
+  let calls = 0;
   const guarded = new GuardedStore(
     store({
       get: async (key) => {
-        asked += 1;
+        calls += 1;
         throw blobMissing(key);
       },
     }),
     { timeoutMs: 1_000, concurrency: 2 },
   );
   for (let n = 0; n < 8; n++) await expect(guarded.get("k")).rejects.toMatchObject({ code: "CLAIM_MISSING" });
-  expect(asked).toBe(8);
+  expect(calls).toBe(8);
 });
 
-test("only so many ask at once; the others get their turn, or are sent away", async () => {
+test("concurrency is limited; other calls wait or fail after a timeout", async () => {
   let inside = 0;
-  let most = 0;
+  let peak = 0;
   const guarded = new GuardedStore(
     store({
       delete: async () => {
         inside += 1;
-        most = Math.max(most, inside);
+        peak = Math.max(peak, inside);
         await new Promise((resolve) => setTimeout(resolve, 5));
         inside -= 1;
       },
@@ -134,7 +134,7 @@ test("only so many ask at once; the others get their turn, or are sent away", as
     { timeoutMs: 5_000, concurrency: 2 },
   );
   await Promise.all(Array.from({ length: 6 }, () => guarded.delete(["k"])));
-  expect(most).toBe(2);
+  expect(peak).toBe(2);
   const silent = new GuardedStore(store({ put: () => never }), { timeoutMs: 40, concurrency: 2 });
   const ends = await Promise.allSettled(Array.from({ length: 4 }, () => silent.put("k", some("x"))));
   expect(ends.every((end) => end.status === "rejected" && unavailable.asymmetricMatch(end.reason))).toBe(
@@ -142,7 +142,7 @@ test("only so many ask at once; the others get their turn, or are sent away", as
   );
 });
 
-test("whoever stops reading early lets the store know", async () => {
+test("a reader that stops early closes the store's stream", async () => {
   let ended = false;
   const source = async function* (): AsyncGenerator<Uint8Array> {
     try {

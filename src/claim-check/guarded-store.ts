@@ -3,8 +3,8 @@ import { after, type CancelTimer, systemClock, withDeadline } from "../runtime/i
 import { type BlobPage, type BlobStore, storeUnavailable } from "./blob-store.ts";
 
 /**
- * Ends what makes no progress. The time for one step begins anew with each sign of life and stands still while somebody
- * else is waited for, so that neither a large blob nor a slow reader is taken for a store that hangs.
+ * Aborts an operation that makes no progress. Each transferred chunk restarts the timeout, and it is paused while the
+ * source or the reader is slow, so that neither a large blob nor a slow reader looks like a hanging store.
  */
 class ProgressTimeout {
   readonly #ms: number;
@@ -12,17 +12,17 @@ class ProgressTimeout {
   readonly #createError: () => Error;
   #cancel: CancelTimer | undefined;
 
-  constructor(ms: number, late: () => Error) {
+  constructor(ms: number, createError: () => Error) {
     this.#ms = ms;
-    this.#createError = late;
+    this.#createError = createError;
   }
 
-  /** Aborts when the time is over. */
+  /** Aborts when the timeout expires. */
   get signal(): AbortSignal {
     return this.#abort.signal;
   }
 
-  /** Waits for the store, but no longer than it may take without a sign of life. */
+  /** Waits for a call to the store, at most until the timeout. */
   waitFor<T>(work: () => Promise<T>): Promise<T> {
     this.reset();
     return new Promise<T>((resolve, reject) => {
@@ -45,63 +45,63 @@ class ProgressTimeout {
     this.#cancel?.();
   }
 
-  /** Ends it now, because nobody wants it any more. */
+  /** Aborts the operation at once, because the reader has stopped. */
   end(): void {
     this.pause();
     if (!this.#abort.signal.aborted) this.#abort.abort(this.#createError());
   }
 }
 
-/** Lets only so many in at once. Whoever waits longer than they may is sent away. */
+/** Limits the number of concurrent operations. Waiting for a permit fails after a timeout. */
 class Semaphore {
   readonly #max: number;
   readonly #waiting: (() => void)[] = [];
   #inUse = 0;
 
-  constructor(most: number) {
-    this.#max = most;
+  constructor(max: number) {
+    this.#max = max;
   }
 
-  /** Resolves with what to call when leaving. */
-  async acquire(waitMs: number, sendAway: () => Error): Promise<() => void> {
+  /** Resolves with a function that releases the permit. */
+  async acquire(waitMs: number, createError: () => Error): Promise<() => void> {
     if (this.#inUse < this.#max) this.#inUse += 1;
-    else await this.#wait(waitMs, sendAway);
-    let left = false;
+    else await this.#wait(waitMs, createError);
+    let isReleased = false;
     return () => {
-      if (left) return;
-      left = true;
+      if (isReleased) return;
+      isReleased = true;
       const next = this.#waiting.shift();
       if (next === undefined) this.#inUse -= 1;
       else next();
     };
   }
 
-  #wait(waitMs: number, sendAway: () => Error): Promise<void> {
+  #wait(waitMs: number, createError: () => Error): Promise<void> {
     let turn: () => void = () => undefined;
-    const called = new Promise<void>((resolve) => (turn = resolve));
+    const granted = new Promise<void>((resolve) => (turn = resolve));
     this.#waiting.push(turn);
-    return withDeadline(called, waitMs, () => {
-      const place = this.#waiting.indexOf(turn);
-      if (place < 0) return; // called in this very moment
-      this.#waiting.splice(place, 1);
-      throw sendAway();
+    return withDeadline(granted, waitMs, () => {
+      const index = this.#waiting.indexOf(turn);
+      if (index < 0) return; // the permit was granted at the same moment
+      this.#waiting.splice(index, 1);
+      throw createError();
     });
   }
 }
 
 export interface GuardOptions {
-  /** How long a store may take without a sign of life. */
+  /** How long a store may make no progress. */
   readonly timeoutMs: number;
-  /** How many may read, and how many may write, at once. */
+  /** The maximum number of concurrent reads, and of concurrent writes. */
   readonly concurrency: number;
 }
 
-/** A reader that does not get its turn soon is better off trying again later: its worker has other things to do. */
+/** Reads wait only briefly for a permit: a delivery can be retried later, and its worker has other work. */
 const READER_WAIT_MS = 2_000;
 
 /**
- * Stands before a store that is somewhere else. A store that is slow or down must not take all workers with it: only a
- * few ask at once, nobody waits for ever, and after some failures nobody asks for a while.
+ * Protects workers from a remote store that is slow or down: it limits concurrency, sets timeouts, and opens a circuit
+ * breaker after several failures in a row.
  */
 export class GuardedStore implements BlobStore {
   readonly id: string;
@@ -120,18 +120,18 @@ export class GuardedStore implements BlobStore {
   }
 
   put(key: string, bytes: AsyncIterable<Uint8Array>): Promise<void> {
-    return this.#guard(this.#writers, this.#timeoutMs, async (patience) => {
-      const source = new Source(bytes, patience);
-      await this.#store.put(key, source, patience.signal).catch((error: unknown) => {
+    return this.#guard(this.#writers, this.#timeoutMs, async (timeout) => {
+      const source = new Source(bytes, timeout);
+      await this.#store.put(key, source, timeout.signal).catch((error: unknown) => {
         throw source.failure ?? error;
       });
     });
   }
 
-  // The gate is for opening; whoever reads slowly afterwards must not keep the others out.
+  // The permit covers only the opening of the stream, so that a slow reader does not block others.
   get(key: string): Promise<AsyncIterable<Uint8Array>> {
-    return this.#guard(this.#readers, READER_WAIT_MS, async (patience) =>
-      this.#read(await this.#store.get(key, patience.signal), patience),
+    return this.#guard(this.#readers, READER_WAIT_MS, async (timeout) =>
+      this.#read(await this.#store.get(key, timeout.signal), timeout),
     );
   }
 
@@ -146,75 +146,77 @@ export class GuardedStore implements BlobStore {
   }
 
   async #guard<T>(
-    gate: Semaphore,
+    semaphore: Semaphore,
     waitMs: number,
-    work: (patience: ProgressTimeout) => Promise<T>,
+    work: (timeout: ProgressTimeout) => Promise<T>,
   ): Promise<T> {
     this.#assertClosed();
-    const leave = await gate.acquire(waitMs, () => storeUnavailable(this.id, "too many others wait for it."));
-    const patience = this.#createTimeout();
+    const release = await semaphore.acquire(waitMs, () =>
+      storeUnavailable(this.id, "too many operations are waiting for it."),
+    );
+    const timeout = this.#createTimeout();
     try {
       this.#assertClosed();
       this.#breaker = startProbe(this.#breaker, systemClock.monotonicMs());
-      const result = await patience.waitFor(() => work(patience));
+      const result = await timeout.waitFor(() => work(timeout));
       this.#breaker = closedBreaker;
       return result;
     } catch (error) {
       throw this.#explainError(error);
     } finally {
-      leave();
+      release();
     }
   }
 
-  async *#read(source: AsyncIterable<Uint8Array>, patience: ProgressTimeout): AsyncGenerator<Uint8Array> {
+  async *#read(source: AsyncIterable<Uint8Array>, timeout: ProgressTimeout): AsyncGenerator<Uint8Array> {
     const pieces = source[Symbol.asyncIterator]();
     try {
       for (;;) {
-        const next = await patience.waitFor(async () => pieces.next());
+        const next = await timeout.waitFor(async () => pieces.next());
         if (next.done === true) return;
         yield next.value;
       }
     } catch (error) {
       throw this.#explainError(error);
     } finally {
-      patience.end();
+      timeout.end();
       void Promise.resolve(pieces.return?.()).catch(() => undefined);
     }
   }
 
   #createTimeout(): ProgressTimeout {
     return new ProgressTimeout(this.#timeoutMs, () =>
-      storeUnavailable(this.id, `it gave no sign of life for ${this.#timeoutMs} ms.`),
+      storeUnavailable(this.id, `it made no progress for ${this.#timeoutMs} ms.`),
     );
   }
 
   #assertClosed(): void {
     if (isClosed(this.#breaker, systemClock.monotonicMs())) return;
-    throw storeUnavailable(this.id, "it failed several times in a row and is left alone for a moment.");
+    throw storeUnavailable(this.id, "it failed several times in a row and is not called for some seconds.");
   }
 
-  // An answer, also "there is no such thing", shows that the store is there.
+  // Any response, even CLAIM_MISSING, shows that the store is up and closes the breaker.
   #explainError(error: unknown): unknown {
     if (error instanceof SourceFailure) return error.cause;
-    const told = isSagaboxError(error) ? error : storeUnavailable(this.id, describeReason(error), error);
-    const isDown = told.code === "CLAIM_STORE_UNAVAILABLE";
+    const reported = isSagaboxError(error) ? error : storeUnavailable(this.id, describeReason(error), error);
+    const isDown = reported.code === "CLAIM_STORE_UNAVAILABLE";
     this.#breaker = isDown ? countFailure(this.#breaker, systemClock.monotonicMs()) : closedBreaker;
-    return told;
+    return reported;
   }
 }
 
-/** Says nothing about the store, whatever the store makes of it. */
+/** Marks an error of the source. It never counts as a failure of the store. */
 class SourceFailure extends Error {}
 
-/** While the source is waited for, the store has nothing to do. */
+/** Pauses the timeout while the source is read, because the store has nothing to do meanwhile. */
 class Source implements AsyncIterable<Uint8Array> {
   readonly #bytes: AsyncIterable<Uint8Array>;
   readonly #timeout: ProgressTimeout;
   failure: SourceFailure | undefined;
 
-  constructor(bytes: AsyncIterable<Uint8Array>, patience: ProgressTimeout) {
+  constructor(bytes: AsyncIterable<Uint8Array>, timeout: ProgressTimeout) {
     this.#bytes = bytes;
-    this.#timeout = patience;
+    this.#timeout = timeout;
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
@@ -240,10 +242,10 @@ function describeReason(error: unknown): string {
   return `${error.name}${typeof code === "string" ? ` (${code})` : ""}.`;
 }
 
-/** Closed: everybody may ask. Open: nobody, until the rest is over; then one asks for all. */
+/** A closed breaker lets all calls through. An open one rejects them until the rest is over, then lets one call probe. */
 interface BreakerState {
   readonly failures: number;
-  /** Until then nobody asks; undefined while it is closed. */
+  /** When the next probe is allowed, in monotonic ms; undefined while the breaker is closed. */
   readonly restUntilMs: number | undefined;
 }
 
@@ -256,7 +258,7 @@ function isClosed({ restUntilMs }: BreakerState, nowMs: number): boolean {
   return restUntilMs === undefined || nowMs >= restUntilMs;
 }
 
-/** Somebody asks after the rest: the others wait for what becomes of it. */
+/** Starts the probe after the rest: the rest begins again, so that other calls wait for the probe's result. */
 function startProbe(state: BreakerState, nowMs: number): BreakerState {
   return state.restUntilMs === undefined ? state : { ...state, restUntilMs: nowMs + REST_MS };
 }

@@ -1,6 +1,6 @@
-// Large payloads and attachments travel beside the message: a blob store keeps the bytes, the message a reference to
-// them. Stores are a small port with three adapters: the bus's own database, a folder, S3. What lies where and who needs
-// it is kept in tables of ours, written in the transaction of the message, so that a collector can delete the rest.
+// Large payloads and attachments are kept in a blob store, and the message carries a reference to them. There are three
+// stores: the bus's own database, a folder and S3. The tables blob and blob_use record which blobs exist and which messages
+// use them. They are written in the message's transaction, so that the collector can delete unused blobs.
 export type { AttachmentCipher } from "./attachment-cipher.ts";
 export { ClaimCheck, type AttachOptions, type ClaimCheckParts } from "./claim-check.ts";
 export { readClaimCheckSettings, type ClaimCheckOptions, type ClaimCheckSettings } from "./options.ts";

@@ -5,12 +5,12 @@ import type { BlobReference, PackedMessage } from "../message/index.ts";
 import type { BlobHome } from "./blob-store.ts";
 import { collectorStatements, ledgerStatements } from "./statements.ts";
 
-/** The message that needs a blob, from when it is due. */
+/** The message that uses a blob, from the time it is due. */
 export type BlobUser = Pick<PackedMessage, "id" | "schedule">;
 
 /**
- * Knows what lies in which store and who needs it. Both are written where the message is, with the same fate. A key has its
- * row before its first byte is stored: while a transaction with that row is open, the collector cannot insert the same key.
+ * Records which store holds a blob and which messages use it, in the transaction of the message. The row of a key is
+ * written before its first byte: while that transaction is open, the collector's probe of the key has to wait.
  */
 export class Ledger {
   readonly #database: BlobHome["database"];
@@ -24,7 +24,7 @@ export class Ledger {
     this.#discard = collectorStatements(quoteSchema(schema)).discard;
   }
 
-  /** Which database this is: the beginning of every key made here. Whoever is in a transaction needs no second connection. */
+  /** Returns the id of this database, the prefix of all its keys. Uses `tx` if given, to need no second connection. */
   async findHome(tx?: Queryable): Promise<string> {
     if (this.#home !== undefined) return this.#home;
     const { rows } = await (tx ?? this.#database).run<{ id: string }>(this.#sql.home);
@@ -32,7 +32,7 @@ export class Ledger {
     return this.#home;
   }
 
-  /** Whether a key was made here. */
+  /** Whether the key was created in this database. */
   async isOwn(key: string): Promise<boolean> {
     return key.startsWith(`${await this.findHome()}/`);
   }
@@ -42,7 +42,7 @@ export class Ledger {
     return `${await this.findHome(tx)}/${day}/${Buffer.from(randomBytes(16)).toString("hex")}`;
   }
 
-  /** Notes a blob that is about to be stored, and the message that needs it. */
+  /** Records a blob that is about to be stored, and the message that uses it. */
   async recordBlob(
     tx: Queryable | undefined,
     { key, store, bytes, sha256 }: BlobReference,
@@ -52,30 +52,30 @@ export class Ledger {
     await (tx ?? this.#database).run(this.#sql.note, [key, store, bytes, sha256, id, ...due]);
   }
 
-  /** Notes an upload that is about to begin, and whose content is not known yet. */
+  /** Records an upload before its first byte, when length and hash are still unknown. */
   async reserve(key: string, store: string): Promise<void> {
     await this.#database.run(this.#sql.reserve, [key, store]);
   }
 
-  /** Notes that an upload makes progress. Throws `CLAIM_MISSING` when the collector has given it up. */
+  /** Records that an upload makes progress. Throws CLAIM_MISSING if the collector has deleted it. */
   async touch(key: string): Promise<void> {
     const { rowCount } = await this.#database.run(this.#sql.touch, [key]);
     if (rowCount === 0) throw uploadAbandoned();
   }
 
-  /** Ends an upload that was reserved. Throws `CLAIM_MISSING` when the collector has given it up. */
+  /** Completes a reserved upload. Throws CLAIM_MISSING if the collector has deleted it. */
   async complete({ key, bytes, sha256 }: BlobReference): Promise<void> {
     const { rowCount } = await this.#database.run(this.#sql.complete, [key, bytes, sha256]);
     if (rowCount === 0) throw uploadAbandoned();
   }
 
-  /** Removes the row of an upload that failed. False when the collector has done so before. */
+  /** Deletes the row of a failed upload. Returns false if the collector has already deleted it. */
   async discard(key: string): Promise<boolean> {
     const { rowCount } = await this.#database.run(this.#discard, [key]);
     return rowCount > 0;
   }
 
-  /** Notes that the message needs these blobs. Blobs of another database are that database's business. */
+  /** Records that the message uses these blobs. Ignores blobs of other databases. Throws CLAIM_MISSING if one was deleted. */
   async recordUse(
     tx: Queryable | undefined,
     keys: readonly string[],
@@ -94,17 +94,17 @@ export class Ledger {
   }
 }
 
-/** The collector deleted what had been uploaded so far. */
+/** The error for an upload that the collector has deleted. */
 export function uploadAbandoned(): SagaboxError<"CLAIM_MISSING"> {
   return new SagaboxError(
     "CLAIM_MISSING",
-    "This upload made no progress for the whole `claimCheck.grace`, so what was there of it has been deleted. Attach it again.",
+    "The upload made no progress during `claimCheck.grace`, so the collector deleted it. Attach it again.",
   );
 }
 
 function attachmentGone(): SagaboxError<"CLAIM_MISSING"> {
   return new SagaboxError(
     "CLAIM_MISSING",
-    "An attachment in this message is not stored here any more: nobody needed it for the whole retention. Attach it again.",
+    "An attachment of this message was deleted, because no message used it for the whole retention. Attach it again.",
   );
 }

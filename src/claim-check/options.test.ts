@@ -7,7 +7,7 @@ import { s3Store } from "./s3/s3-store.ts";
 const DAY = 86_400_000;
 const others = { archiveMs: 30 * DAY, deadLetterMs: 14 * DAY, inboxMs: 32 * DAY };
 
-test("with Postgres as transport it is on, in the database itself", () => {
+test("with the Postgres transport, claim checks are on and use the database", () => {
   expect(readClaimCheckSettings(undefined, true, others)).toMatchObject({
     store: { id: "postgres" },
     threshold: 1_048_576,
@@ -17,20 +17,20 @@ test("with Postgres as transport it is on, in the database itself", () => {
   });
 });
 
-test("with a broker it is off unless a store is named, and switched on without one is refused", () => {
+test("with a broker, claim checks are off without a store, and options without a store are rejected", () => {
   expect(readClaimCheckSettings(undefined, false, others)).toBeUndefined();
   expect(readClaimCheckSettings(false, true, others)).toBeUndefined();
   expect(() => readClaimCheckSettings({}, false, others)).toThrow(/claimCheck\.store is missing/);
 });
 
-test("a retention that something else outlives is refused, with the reason", () => {
+test("a retention shorter than those of dependent rows is rejected with the reason", () => {
   expect(() => readClaimCheckSettings({ retention: "32d" }, true, others)).toThrow(
     /is 32 days, but must be at least 33 days.*archive.*30 days.*dead letter.*14 days/,
   );
   expect(readClaimCheckSettings({ retention: "33d" }, true, others)?.retentionMs).toBe(33 * DAY);
 });
 
-test("the default retention lasts for a message that is sent again on its last day and then dies", () => {
+test("the default retention covers a message that is republished on its last day and dead-lettered", () => {
   const long = readClaimCheckSettings(undefined, true, {
     archiveMs: 90 * DAY,
     deadLetterMs: 60 * DAY,
@@ -39,7 +39,7 @@ test("the default retention lasts for a message that is sent again on its last d
   expect(long?.retentionMs).toBe(151 * DAY);
 });
 
-test("two stores of one name, two databases and things that are no store are refused", () => {
+test("two stores with one id, two databases and values that are not stores are rejected", () => {
   const store = fileStore({ folder: "/tmp/a" });
   const twice = { store, stores: [fileStore({ folder: "/tmp/b" })] };
   expect(() => readClaimCheckSettings(twice, true, others)).toThrow(/have the id "files"/);
@@ -54,7 +54,7 @@ test.each([
   [{ grace: "1s" as const }, /grace/],
   [{ concurrency: 0 }, /concurrency/],
   [{ treshold: 5_000 } as object, /Did you mean "threshold"/],
-])("%j is refused", (options, text) => {
+])("%j is rejected", (options, text) => {
   expect(() => readClaimCheckSettings(options, true, others)).toThrow(text);
 });
 
@@ -63,17 +63,17 @@ test.each([
   "ftp://s3.example.com",
   "s3.example.com",
   "http://127.0.0.1.example.com",
-])("S3 at %s is refused: payloads do not travel in clear", (endpoint) => {
+])("S3 at %s is rejected, because payloads would be sent unencrypted", (endpoint) => {
   expect(() => s3Store({ bucket: "payloads", endpoint })).toThrow(/https/);
 });
 
 test.each(["https://s3.example.com", "http://127.0.0.1:9000", "http://localhost:9000", "http://[::1]:9000"])(
-  "S3 at %s is taken",
+  "S3 at %s is accepted",
   (endpoint) => {
     expect(s3Store({ bucket: "payloads", endpoint }).id).toBe("s3");
   },
 );
 
-test.each(["../up/", "/root/", "no-slash", "a//b/"])("the prefix %j is refused", (prefix) => {
+test.each(["../up/", "/root/", "no-slash", "a//b/"])("the prefix %j is rejected", (prefix) => {
   expect(() => s3Store({ bucket: "payloads", prefix })).toThrow(/prefix/);
 });

@@ -4,25 +4,25 @@ import { isLocalStore, type BlobStore } from "./blob-store.ts";
 import { checkStoreId, postgresStore } from "./postgres-store.ts";
 
 export interface ClaimCheckOptions {
-  /** Where large payloads and attachments of this bus go. Default with the Postgres transport: `postgresStore()`. */
+  /** The store that this bus writes large payloads and attachments to. Default with the Postgres transport: `postgresStore()`. */
   readonly store?: BlobStore;
-  /** Stores that are only read from: those of others, and those that this bus wrote to before. */
+  /** Stores that this bus only reads from: stores of other services, and stores it wrote to before. */
   readonly stores?: readonly BlobStore[];
-  /** Data with more bytes than this leaves its message; never more than the transport can carry. Default 1,048,576. */
+  /** Payloads with more bytes than this are stored outside the message. The transport's limit also applies. Default 1,048,576. */
   readonly threshold?: number;
-  /** The largest payload or attachment, both sent and fetched. Default 67,108,864. */
+  /** The maximum size of a payload or attachment in bytes, sent or fetched. Default 67,108,864. */
   readonly maxBytes?: number;
-  /** How long everything is kept at least. Default: archive and dead letters together, and a day. */
+  /** The minimum time that blobs are kept. Default: the retentions of archive and dead letters together, plus one day. */
   readonly retention?: Duration | number;
-  /** What an aborted transaction left in a store is deleted after this time, and an upload without progress. Default "1d". */
+  /** The time after which leftovers of rolled-back transactions and uploads without progress are deleted. Default "1d". */
   readonly grace?: Duration | number;
-  /** How long a store outside the database may take without a sign of life. Default "15s". */
+  /** How long a store outside the database may make no progress. Default "15s". */
   readonly timeout?: Duration | number;
-  /** How many may read from such a store, and how many may write to it, at once. Default 8. */
+  /** The maximum number of concurrent reads, and of concurrent writes, of such a store. Default 8. */
   readonly concurrency?: number;
 }
 
-/** How long everything else is kept that may need a blob. */
+/** The retentions of rows that may refer to a blob. */
 export interface OtherRetentions {
   readonly archiveMs: number;
   readonly deadLetterMs: number;
@@ -53,45 +53,48 @@ const KNOWN = [
 const DAY_MS = 86_400_000;
 const MB = 1_048_576;
 
-/** Undefined when there is none: `false`, or nothing said where a broker may lead to those who share no database. */
+/**
+ * Checks the options and adds defaults. Returns undefined if claim checks are off: `false`, or no options with a broker,
+ * whose consumers may not share the database. Throws OPTIONS_INVALID.
+ */
 export function readClaimCheckSettings(
   options: ClaimCheckOptions | false | undefined,
   isHome: boolean,
   others: OtherRetentions,
 ): ClaimCheckSettings | undefined {
   if (options === false || (options === undefined && !isHome)) return undefined;
-  const given = options ?? {};
-  rejectUnknownKeys("claimCheck", given, KNOWN);
-  const store = given.store ?? (isHome ? postgresStore() : noStore());
-  const stores = given.stores ?? [];
+  const values = options ?? {};
+  rejectUnknownKeys("claimCheck", values, KNOWN);
+  const store = values.store ?? (isHome ? postgresStore() : noStore());
+  const stores = values.stores ?? [];
   assertStores([store, ...stores]);
   return Object.freeze({
     store,
     stores,
-    threshold: wholeNumber("claimCheck.threshold", given.threshold ?? MB, { min: 1_024, max: 64 * MB }),
-    maxBytes: wholeNumber("claimCheck.maxBytes", given.maxBytes ?? 64 * MB, { min: 1_024, max: 5_120 * MB }),
-    retentionMs: readRetentionMs(given.retention, others),
-    graceMs: milliseconds("claimCheck.grace", given.grace ?? DAY_MS, { min: DAY_MS / 24, max: 30 * DAY_MS }),
-    timeoutMs: milliseconds("claimCheck.timeout", given.timeout ?? "15s", { min: 100, max: 3_600_000 }),
-    concurrency: wholeNumber("claimCheck.concurrency", given.concurrency ?? 8, { min: 1, max: 1_000 }),
+    threshold: wholeNumber("claimCheck.threshold", values.threshold ?? MB, { min: 1_024, max: 64 * MB }),
+    maxBytes: wholeNumber("claimCheck.maxBytes", values.maxBytes ?? 64 * MB, { min: 1_024, max: 5_120 * MB }),
+    retentionMs: readRetentionMs(values.retention, others),
+    graceMs: milliseconds("claimCheck.grace", values.grace ?? DAY_MS, { min: DAY_MS / 24, max: 30 * DAY_MS }),
+    timeoutMs: milliseconds("claimCheck.timeout", values.timeout ?? "15s", { min: 100, max: 3_600_000 }),
+    concurrency: wholeNumber("claimCheck.concurrency", values.concurrency ?? 8, { min: 1, max: 1_000 }),
   });
 }
 
-// A message that is sent again on the last day of the archive can die at a consumer elsewhere and be replayed there on
-// the last day of its dead letters.
+// A message republished on the last day of the archive can become a dead letter of another service, and be replayed there
+// on the last day of that dead letter.
 function readRetentionMs(
-  wish: Duration | number | undefined,
+  retention: Duration | number | undefined,
   { archiveMs, deadLetterMs, inboxMs }: OtherRetentions,
 ): number {
-  const least = Math.max(archiveMs, deadLetterMs, inboxMs) + DAY_MS;
-  const most = 7_400 * DAY_MS;
-  if (wish === undefined) return Math.min(most, Math.max(least, archiveMs + deadLetterMs + DAY_MS));
-  const asked = milliseconds("claimCheck.retention", wish, { max: most });
-  if (asked >= least) return asked;
+  const minMs = Math.max(archiveMs, deadLetterMs, inboxMs) + DAY_MS;
+  const maxMs = 7_400 * DAY_MS;
+  if (retention === undefined) return Math.min(maxMs, Math.max(minMs, archiveMs + deadLetterMs + DAY_MS));
+  const retentionMs = milliseconds("claimCheck.retention", retention, { max: maxMs });
+  if (retentionMs >= minMs) return retentionMs;
   const daysText = (ms: number): string => `${Math.ceil(ms / DAY_MS)} days`;
   throw new SagaboxError(
     "OPTIONS_INVALID",
-    `claimCheck.retention is ${daysText(asked)}, but must be at least ${daysText(least)}: a message of the archive ` +
+    `claimCheck.retention is ${daysText(retentionMs)}, but must be at least ${daysText(minMs)}: a message of the archive ` +
       `(${daysText(archiveMs)}), a dead letter (${daysText(deadLetterMs)}) or a redelivery that is still recognised ` +
       `(${daysText(inboxMs)}) would come back without its payload.`,
   );
@@ -120,7 +123,7 @@ function assertStores(stores: readonly BlobStore[]): void {
 
 function noStore(): never {
   throw invalid(
-    "claimCheck.store is missing. Consumers behind a broker may use another database, so say where they all can read: " +
+    "claimCheck.store is missing. Consumers behind a broker may use another database, so name a store that all can read: " +
       "s3Store(), fileStore(), or postgresStore() if they share this one.",
   );
 }

@@ -19,12 +19,12 @@ export interface PostgresStoreOptions {
 }
 
 const CHUNK_BYTES = 262_144;
-/** How many pieces one statement reads. */
+/** The number of chunks that one statement reads. */
 const CHUNKS_PER_READ = 4;
 const PAGE = 1_000;
 const DISK_FULL = "53100";
 
-/** The bus's own database as a store: nothing else to run, and what is put there shares the transaction's fate. */
+/** Stores blobs in the bus's own database, in the transaction of the message. Needs no other service. */
 export function postgresStore(options: PostgresStoreOptions = {}): LocalBlobStore {
   rejectUnknownKeys("postgresStore", options, ["id"]);
   return new PostgresStore(checkStoreId("postgresStore.id", options.id ?? "postgres"));
@@ -39,7 +39,7 @@ class PostgresStore implements LocalBlobStore {
     this.id = id;
   }
 
-  settleIn({ database, schema }: BlobHome): void {
+  attach({ database, schema }: BlobHome): void {
     this.#database = database;
     this.#sql = chunkStatements(quoteSchema(schema));
   }
@@ -75,7 +75,7 @@ class PostgresStore implements LocalBlobStore {
     return { blobs, next: rows.length < PAGE ? undefined : rows.at(-1)?.key };
   }
 
-  // A few pieces at a time, each with a connection of its own: a slow reader keeps none of them.
+  // Reads a few chunks per statement and releases the connection in between, so that a slow reader holds none.
   async *#rest(key: string, first: readonly Buffer[]): AsyncGenerator<Uint8Array> {
     let read = 0;
     for (let pieces = first; pieces.length > 0;) {
@@ -92,7 +92,7 @@ class PostgresStore implements LocalBlobStore {
 
   get #home(): Database {
     if (this.#database !== undefined) return this.#database;
-    throw storeUnavailable(this.id, "it belongs to no bus yet.");
+    throw storeUnavailable(this.id, "it is not attached to a bus yet.");
   }
 }
 

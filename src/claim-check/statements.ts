@@ -1,11 +1,10 @@
 import { defineStatement } from "../storage/index.ts";
 
-/** What lies where, and who needs it. `schema` is quoted already. */
+/** Statements of the ledger. `schema` is already quoted. */
 export function ledgerStatements(schema: string) {
   return {
     home: defineStatement("sagabox.blob.home", `select id from ${schema}.blob_home`),
-    // In the transaction of the message that needs it, before the bytes are stored. A scheduled message begins to need
-    // it when it is due.
+    // Runs in the message's transaction, before the bytes are stored. A scheduled message uses the blob from its due time on.
     note: defineStatement(
       "sagabox.blob.note",
       `with stored as (
@@ -16,13 +15,13 @@ export function ledgerStatements(schema: string) {
        insert into ${schema}.blob_use (key, used_by, used_at)
        select key, $5::text, ${dueAt("$6", "$7")} from stored`,
     ),
-    // Before an upload whose content is not known yet.
+    // Runs before an upload whose length and hash are still unknown.
     reserve: defineStatement(
       "sagabox.blob.reserve",
       `insert into ${schema}.blob (key, store, bytes, sha256) values ($1::text, $2::text, 0, null)`,
     ),
-    // Each of these finds no row once the collector has given the upload up.
-    // In these two, "doomed_at is null" would let a planner that takes the table for empty read the whole index blob_age.
+    // touch and complete find no row once the collector has doomed the upload. A planner that believes the table to be
+    // empty would scan the whole index blob_age for "doomed_at is null"; coalesce() prevents that.
     touch: defineStatement(
       "sagabox.blob.touch",
       `update ${schema}.blob set stored_at = clock_timestamp()
@@ -33,8 +32,7 @@ export function ledgerStatements(schema: string) {
       `update ${schema}.blob set bytes = $2::bigint, sha256 = $3::text, stored_at = clock_timestamp()
         where key = $1::text and coalesce(doomed_at, 'infinity') = 'infinity'`,
     ),
-    // The lock keeps a collector from dooming it before this transaction has ended. "doomed_at is null" would let a planner
-    // that takes the table for empty read all of the index of what is not doomed.
+    // The lock keeps a collector from dooming the blob before this transaction ends. coalesce() as above.
     use: defineStatement(
       "sagabox.blob.use",
       `with known as materialized (
@@ -51,13 +49,13 @@ export function ledgerStatements(schema: string) {
   };
 }
 
-/** The time a message is due, from a delay and a time since the epoch, both in milliseconds, of which one is given at most. */
+/** SQL for the due time of a message, from a delay or a time since the epoch, both in ms. At most one is not null. */
 function dueAt(delay: string, at: string): string {
   return `greatest(clock_timestamp(), clock_timestamp() + ${delay}::double precision * interval '1 ms',
                    to_timestamp(${at}::double precision / 1000))`;
 }
 
-/** The store in this database. */
+/** Statements of the store in this database. */
 export function chunkStatements(schema: string) {
   return {
     write: defineStatement(
@@ -76,7 +74,7 @@ export function chunkStatements(schema: string) {
       "sagabox.blob.remove",
       `delete from ${schema}.blob_chunk where key = any($1::text::text[])`,
     ),
-    // The last piece counts: whoever still writes is not finished.
+    // The age of a blob is that of its last chunk: an upload in progress is not old.
     list: defineStatement(
       "sagabox.blob.list",
       `select key, extract(epoch from max(stored_at))::double precision * 1000 as stored_ms
@@ -89,11 +87,11 @@ export function chunkStatements(schema: string) {
   };
 }
 
-/** Finding out what nobody needs. */
+/** Statements that find and delete unused blobs. */
 export function collectorStatements(schema: string) {
   return {
-    // Whoever begins to need one of these has locked it, and it is passed over. Which of them are needed is asked by a
-    // second statement: only its snapshot shows what those who held a lock until now have committed.
+    // Skips blobs that a transaction is about to use, because that transaction has locked them. Whether a candidate is
+    // used is checked by a second statement, whose snapshot sees the commits of transactions that held locks until now.
     candidates: defineStatement(
       "sagabox.blob.candidates",
       `select key, to_char(stored_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as stored from ${schema}.blob
@@ -104,7 +102,7 @@ export function collectorStatements(schema: string) {
         limit $4::integer
           for update skip locked`,
     ),
-    // Scalar subqueries are asked row by row through their indexes; as EXISTS they could be hashed, archive and all.
+    // Scalar subqueries run per row through their indexes. EXISTS could be planned as a hash over the whole archive.
     doom: defineStatement(
       "sagabox.blob.doom",
       `update ${schema}.blob
@@ -125,7 +123,7 @@ export function collectorStatements(schema: string) {
                       false)))
        returning key`,
     ),
-    // Uploads that showed no progress for the whole grace. Their process died, or its last statement finds no row.
+    // Dooms uploads without progress during the grace period. If the process is still alive, its next touch finds no row.
     doomUnfinished: defineStatement(
       "sagabox.blob.doom_unfinished",
       `update ${schema}.blob
@@ -144,12 +142,12 @@ export function collectorStatements(schema: string) {
       "sagabox.blob.forget",
       `delete from ${schema}.blob where key = any($1::text::text[]) and doomed_at is not null`,
     ),
-    // After an upload that failed. A process that may only write leaves its row to the collector.
+    // Runs after a failed upload. A role without delete rights leaves the row to the collector.
     discard: defineStatement(
       "sagabox.blob.discard",
       `delete from ${schema}.blob where key = $1::text and doomed_at is null`,
     ),
-    // Run in a transaction that is rolled back. A key that an open transaction has inserted makes it wait.
+    // Runs in a transaction that is rolled back. It waits for keys that an open transaction has inserted.
     probe: defineStatement(
       "sagabox.blob.probe",
       `insert into ${schema}.blob (key, store, bytes)
@@ -157,7 +155,7 @@ export function collectorStatements(schema: string) {
        on conflict (key) do nothing
        returning key`,
     ),
-    // The listed keys that have no committed row.
+    // Returns the listed keys that have no committed row.
     unknown: defineStatement(
       "sagabox.blob.unknown",
       `select listed.key from unnest($1::text::text[]) as listed (key)

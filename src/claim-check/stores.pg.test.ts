@@ -16,7 +16,7 @@ const local = postgresStore();
 
 beforeAll(async () => {
   database = await createDatabase({ migrated: true });
-  local.settleIn({ database: pgDatabase(database.pool), schema: "sagabox" });
+  local.attach({ database: pgDatabase(database.pool), schema: "sagabox" });
   server = await startS3Server();
 });
 afterAll(async () => {

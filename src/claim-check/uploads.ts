@@ -9,8 +9,8 @@ import { uploadAbandoned, type BlobUser, type Ledger } from "./ledger.ts";
 const neverAborted = new AbortController().signal;
 
 /**
- * Puts bytes into the store under new keys. The row of a key is written before its first byte, so the collector never
- * meets an object that a transaction or an upload in progress still needs and that the ledger does not know.
+ * Stores bytes under new keys. The row of a key is written before its first byte, so the collector never sees an object
+ * without a row that an open transaction or an upload in progress still needs.
  */
 export class Uploads {
   readonly #ledger: Ledger;
@@ -40,7 +40,7 @@ export class Uploads {
     }
   }
 
-  /** Stores bytes that no message needs yet. It may last longer than the grace as long as bytes keep coming. */
+  /** Stores bytes that no message uses yet. May take longer than the grace period as long as bytes keep arriving. */
   async putAttachment(meter: Meter): Promise<BlobReference> {
     const store = this.#store;
     const key = await this.#ledger.newKey();
@@ -51,8 +51,8 @@ export class Uploads {
       await this.#ledger.complete(reference);
       return reference;
     } catch (error) {
-      const wasGivenUp = !(await this.#discard(key));
-      throw wasGivenUp && !meter.isBroken ? uploadAbandoned() : error;
+      const isAbandoned = !(await this.#discard(key));
+      throw isAbandoned && !meter.isBroken ? uploadAbandoned() : error;
     }
   }
 
@@ -67,7 +67,7 @@ export class Uploads {
     }
   }
 
-  // The collector deletes what cannot be deleted here. False only if it has done so already.
+  // Leaves what it cannot delete to the collector. Returns false only if the collector has already deleted the row.
   async #discard(key: string): Promise<boolean> {
     await this.#store.delete([key], neverAborted).catch(() => undefined);
     return this.#ledger.discard(key).catch(() => true);

@@ -2,7 +2,7 @@ import { SagaboxError } from "../../errors/index.ts";
 import { isStoreId } from "../../message/index.ts";
 import { flag, rejectUnknownKeys, text } from "../../options/index.ts";
 
-/** A client of @aws-sdk/client-s3. Its own type is not named, since the package is needed by nobody else. */
+/** A client of @aws-sdk/client-s3. Declared here, so that the optional package is not needed for its types. */
 export interface S3ClientShape {
   readonly config: object;
   send: (...args: never[]) => unknown;
@@ -10,19 +10,19 @@ export interface S3ClientShape {
 
 export interface S3StoreOptions {
   readonly bucket: string;
-  /** Before every key, for a bucket that is shared: "payloads/". Default: nothing. */
+  /** A prefix of all keys, for a shared bucket: "payloads/". Default: none. */
   readonly prefix?: string;
-  /** Default "s3". Every service that reads from here must use the same. */
+  /** Default "s3". Every service that reads from the bucket must use the same id. */
   readonly id?: string;
-  /** Your own client; then the options below say nothing. */
+  /** Your own client. The options below are then ignored. */
   readonly client?: S3ClientShape;
-  /** Default: AWS_REGION, or what the SDK finds. */
+  /** Default: AWS_REGION, or the SDK's own default. */
   readonly region?: string;
-  /** For other servers that speak S3. Plain http only to this machine. */
+  /** The URL of another S3-compatible server. Plain http is accepted only for this machine. */
   readonly endpoint?: string;
-  /** The bucket in the path instead of the host name. Default: true with an endpoint. */
+  /** Puts the bucket into the path instead of the host name. Default: true with an endpoint. */
   readonly forcePathStyle?: boolean;
-  /** Default: what the SDK finds in the environment, in files or in the role of the machine. */
+  /** Default: the SDK's credential chain (environment, files, machine role). */
   readonly credentials?: {
     readonly accessKeyId: string;
     readonly secretAccessKey: string;
@@ -34,8 +34,8 @@ export interface S3Settings {
   readonly id: string;
   readonly bucket: string;
   readonly prefix: string;
-  readonly given: S3ClientShape | undefined;
-  /** For the constructor of the SDK's client. */
+  readonly client: S3ClientShape | undefined;
+  /** Passed to the constructor of the SDK's client. */
   readonly config: Readonly<Record<string, unknown>>;
 }
 
@@ -54,12 +54,12 @@ export function readS3Settings(options: S3StoreOptions): S3Settings {
     id,
     bucket: text("s3Store.bucket", options.bucket, { min: 3, max: 63, pattern: /^[a-z0-9][a-z0-9.-]+$/ }),
     prefix: text("s3Store.prefix", options.prefix ?? "", { min: 0, max: 512, pattern: PREFIX }),
-    given: client,
+    client,
     config: {
       forcePathStyle: pathStyle,
       ...(region === undefined ? {} : { region }),
       ...(credentials === undefined ? {} : { credentials }),
-      // Other servers take the newer checksum trailers for part of the object. Ours is checked by SHA-256 anyway.
+      // Some servers store the newer checksum trailers as part of the object. The claim check verifies SHA-256 anyway.
       ...(endpoint === undefined
         ? {}
         : {
@@ -71,12 +71,12 @@ export function readS3Settings(options: S3StoreOptions): S3Settings {
   });
 }
 
-/** Payloads do not travel in clear over a network. */
+/** Throws OPTIONS_INVALID unless the endpoint is https or on this machine. */
 export function assertSafe(endpoint: string): void {
   const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
   if (url?.protocol === "https:") return;
   if (url?.protocol === "http:" && LOOPBACK.test(url.hostname)) return;
-  throw invalid("s3Store.endpoint must be an https:// URL; http:// is taken for this machine only.");
+  throw invalid("s3Store.endpoint must be an https:// URL; http:// is accepted for this machine only.");
 }
 
 function invalid(message: string): SagaboxError {

@@ -9,14 +9,14 @@ interface Part {
   readonly PartNumber: number;
 }
 
-/** The least that S3 takes for a part: a slow line is to get one through before the store counts as hanging. */
+/** The minimum part size of S3, so that even a slow connection transfers a part within the timeout. */
 const PART_BYTES = 5 * 1_048_576;
 const MAX_KEYS_PER_DELETE = 1_000;
-/** How a cursor begins: what is listed there. */
+/** Prefixes of cursors: which listing the cursor continues. */
 const OBJECTS = "objects:";
 const UPLOADS = "uploads:";
 
-/** Amazon S3, or anything that speaks like it. Needs the package @aws-sdk/client-s3. */
+/** Stores blobs in Amazon S3 or a compatible server. Needs the package @aws-sdk/client-s3. */
 export function s3Store(options: S3StoreOptions): BlobStore {
   return new S3Store(readS3Settings(options));
 }
@@ -36,7 +36,7 @@ class S3Store implements BlobStore {
     this.#settings = settings;
   }
 
-  // Parts are whole buffers: a body of unknown length would be framed in a way that not every server understands.
+  // Parts are whole buffers, because not every server supports the chunked framing of a body of unknown length.
   async put(key: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
     const pieces = resizeChunks(bytes, PART_BYTES);
     const first = await pieces.next();
@@ -75,7 +75,7 @@ class S3Store implements BlobStore {
     await this.#createUnfinishedUploads(client).abort(names, signal);
   }
 
-  // First the objects, then what is none yet.
+  // Lists the objects first, then the unfinished uploads.
   async list(prefix: string, cursor: string | undefined, signal: AbortSignal): Promise<BlobPage> {
     const client = await this.#getClient();
     const begin = this.#settings.prefix + prefix;
@@ -134,9 +134,9 @@ class S3Store implements BlobStore {
   async #putParts(key: string, pieces: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
     const client = await this.#getClient();
     const { CreateMultipartUploadCommand, CompleteMultipartUploadCommand } = this.#loader.client;
-    const place = this.#toObject(key);
-    const begun = await client.send(new CreateMultipartUploadCommand(place), { abortSignal: signal });
-    const upload = { ...place, UploadId: begun.UploadId };
+    const object = this.#toObject(key);
+    const begun = await client.send(new CreateMultipartUploadCommand(object), { abortSignal: signal });
+    const upload = { ...object, UploadId: begun.UploadId };
     try {
       const parts: Part[] = [];
       for await (const piece of pieces) {
@@ -168,7 +168,7 @@ class S3Store implements BlobStore {
     return { ETag, PartNumber: number };
   }
 
-  // What cannot even be given up is listed as long as it is there, and swept away after the grace.
+  // If this fails, list() still returns the upload, and the collector deletes it after the grace period.
   async #abortUpload(upload: { Bucket: string; Key: string; UploadId: string | undefined }): Promise<void> {
     const client = await this.#getClient();
     const { AbortMultipartUploadCommand } = this.#loader.client;
@@ -192,8 +192,8 @@ class S3Store implements BlobStore {
 
   async #connect(): Promise<Sdk.S3Client> {
     const { S3Client } = await this.#loader.load();
-    const { given, config } = this.#settings;
-    const client = given === undefined ? new S3Client(config) : (given as unknown as Sdk.S3Client);
+    const { client: configured, config } = this.#settings;
+    const client = configured === undefined ? new S3Client(config) : (configured as unknown as Sdk.S3Client);
     const endpoint = await client.config.endpoint?.();
     if (endpoint !== undefined) assertSafe(`${endpoint.protocol}//${endpoint.hostname}`);
     return client;
@@ -225,7 +225,7 @@ function namedError(name: string): Error {
   return Object.assign(new Error(`S3 answered ${name}.`), { name });
 }
 
-/** An upload in parts that was begun, and neither completed nor given up. */
+/** A multipart upload that was neither completed nor aborted. */
 interface UnfinishedUpload extends StoredBlob {
   readonly uploadId: string;
 }
@@ -235,7 +235,7 @@ interface UploadPage {
   readonly next: string | undefined;
 }
 
-/** After which upload the next page begins. */
+/** The upload after which the next page begins. */
 interface Marker {
   readonly KeyMarker?: string | undefined;
   readonly UploadIdMarker?: string | undefined;
@@ -247,20 +247,20 @@ interface BucketClient {
   readonly bucket: string;
 }
 
-/** Few enough that giving them all up is no long silence. */
+/** Small enough to abort a whole page within the timeout. */
 const PAGE = 100;
 const AT_ONCE = 10;
 const UNSUPPORTED_ERRORS = new Set(["NotImplemented", "MethodNotAllowed"]);
 
-/** What a process that died, or could not even say that it gives up, left of large uploads. No list of objects shows it. */
+/** Lists and aborts multipart uploads that a crashed process left. A listing of objects does not contain them. */
 class UnfinishedUploads {
   readonly #bucket: BucketClient;
 
-  constructor(place: BucketClient) {
-    this.#bucket = place;
+  constructor(bucket: BucketClient) {
+    this.#bucket = bucket;
   }
 
-  /** A server that does not know the question keeps nothing that could be asked for. */
+  /** Returns an empty page if the server does not support listing uploads. */
   async listPage(prefix: string, cursor: string, signal: AbortSignal): Promise<UploadPage> {
     const { sdk, client, bucket } = this.#bucket;
     const after = cursor === "" ? {} : (JSON.parse(cursor) as Marker);
@@ -285,14 +285,14 @@ class UnfinishedUploads {
     }
   }
 
-  /** Gives up every upload of these keys. They share the folder of their day, so a day is asked for once. */
+  /** Aborts all uploads of these keys. Keys of one day share a folder, so each day is listed once. */
   async abort(keys: readonly string[], signal: AbortSignal): Promise<void> {
-    const wanted = new Set(keys);
+    const keySet = new Set(keys);
     for (const folder of new Set(keys.map((key) => key.slice(0, key.lastIndexOf("/") + 1)))) {
       for (let cursor: string | undefined = ""; cursor !== undefined;) {
         const page: UploadPage = await this.listPage(folder, cursor, signal);
         await this.#abortAll(
-          page.uploads.filter(({ key }) => wanted.has(key)),
+          page.uploads.filter(({ key }) => keySet.has(key)),
           signal,
         );
         cursor = page.next;
@@ -310,7 +310,7 @@ class UnfinishedUploads {
     const { sdk, client, bucket } = this.#bucket;
     const command = new sdk.AbortMultipartUploadCommand({ Bucket: bucket, Key: key, UploadId: uploadId });
     await client.send(command, { abortSignal: signal }).catch((error: unknown) => {
-      if (errorName(error) !== "NoSuchUpload") throw error; // else another collector was faster
+      if (errorName(error) !== "NoSuchUpload") throw error; // another collector may have aborted it
     });
   }
 }

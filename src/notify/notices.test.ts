@@ -160,7 +160,7 @@ test("E6: a hook that throws an unreadable value only fails its notice", async (
   const { queue: made, observer } = queue(() => Promise.reject(Object.create(null)), { attempts: 1 });
   made.push(notice("a"));
   const [failed] = await observer.until("notice.failed");
-  expect(failed).toMatchObject({ error: "something without words was thrown" });
+  expect(failed).toMatchObject({ error: "a value without a text was thrown" });
 });
 
 test("E6: a hook that hangs is abandoned at its deadline, and only a few run at once", async () => {

@@ -1,5 +1,5 @@
 import { SagaboxError } from "../errors/index.ts";
-import { milliseconds, rejectUnknownKeys, text, type Duration } from "../options/index.ts";
+import { isLoopback, milliseconds, rejectUnknownKeys, text, type Duration } from "../options/index.ts";
 import type { DeadLetterNotice } from "./dead-letter-notice.ts";
 
 export type OnDeadLetter = (notice: DeadLetterNotice) => void | Promise<void>;
@@ -68,10 +68,6 @@ function checkUrl(given: unknown): URL {
   throw invalid(
     "notify.webhook.url must begin with https: only this machine may be told without encryption.",
   );
-}
-
-function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "[::1]" || /^127(\.\d{1,3}){3}$/.test(host);
 }
 
 function checkHeaders(given: Readonly<Record<string, string>>): Readonly<Record<string, string>> {

@@ -1,6 +1,6 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { isStoreId } from "../../message/index.ts";
-import { flag, rejectUnknownKeys, text } from "../../options/index.ts";
+import { flag, isLoopback, rejectUnknownKeys, text } from "../../options/index.ts";
 
 /** A client of @aws-sdk/client-s3. Declared here, so that the optional package is not needed for its types. */
 export interface S3ClientShape {
@@ -41,7 +41,6 @@ export interface S3Settings {
 
 const KNOWN = ["bucket", "prefix", "id", "client", "region", "endpoint", "forcePathStyle", "credentials"];
 const PREFIX = /^(?:[A-Za-z0-9][A-Za-z0-9_.-]*\/)*$/;
-const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 
 export function readS3Settings(options: S3StoreOptions): S3Settings {
   rejectUnknownKeys("s3Store", options, KNOWN);
@@ -75,7 +74,7 @@ export function readS3Settings(options: S3StoreOptions): S3Settings {
 export function assertSafe(endpoint: string): void {
   const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
   if (url?.protocol === "https:") return;
-  if (url?.protocol === "http:" && LOOPBACK.test(url.hostname)) return;
+  if (url?.protocol === "http:" && isLoopback(url.hostname)) return;
   throw invalid("s3Store.endpoint must be an https:// URL; http:// is accepted for this machine only.");
 }
 

@@ -41,7 +41,7 @@ test.each([
   [{ sasl: { mechanism: "PLAIN", credentials: { username: "u" } } }, "kafka.sasl.credentials.password"],
   [{ sasl: { mechanism: "PLAIN", credentials: null } }, "must be { username, password }"],
   [{ warn: true }, "kafka.warn must be a function"],
-  [{ timeout: "soon" }, "kafka.timeout must be a length of time"],
+  [{ timeout: "soon" }, "kafka.timeout must be a duration"],
 ])("%j is refused, and the reason names the option", (options, reason) => {
   expect(() => readSettings(options as unknown as Partial<KafkaOptions>)).toThrow(reason);
 });

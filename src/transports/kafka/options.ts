@@ -1,8 +1,8 @@
-import { isIP } from "node:net";
 import { SagaboxError } from "../../errors/index.ts";
 import {
   flag,
   inPart,
+  isLoopback,
   messageFormats,
   milliseconds,
   oneOf,
@@ -161,11 +161,6 @@ function assertLocal(brokers: readonly Broker[], mechanism: string | undefined):
     "OPTIONS_INVALID",
     `Broker ${away.host} is not on this machine, so kafka.tls is needed. ${instead}`,
   );
-}
-
-function isLoopback(host: string): boolean {
-  if (host === "localhost" || host === "::1") return true;
-  return isIP(host) === 4 && host.startsWith("127.");
 }
 
 function parseRetrySteps(steps: readonly (Duration | number)[]): readonly number[] {

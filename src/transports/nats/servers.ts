@@ -1,5 +1,5 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { rejectUnknownKeys } from "../../options/index.ts";
+import { isLoopback, rejectUnknownKeys } from "../../options/index.ts";
 
 /** Certificates in PEM format. The server's certificate and its host name are always verified. */
 export interface NatsTls {
@@ -22,8 +22,6 @@ export function checkTls(tls: NatsTls | boolean | undefined): NatsTls | undefine
   }
   return Object.freeze({ ...(tls as NatsTls) });
 }
-
-const loopback = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
 /**
  * Checks the addresses and returns them as "host:port". Rejects credentials in an address, because they would appear in
@@ -49,7 +47,7 @@ function checkServer(address: unknown, tls: NatsTls | undefined, allowInsecure: 
   }
   const secure = tls !== undefined;
   if (url.protocol === "tls:" && !secure) throw invalid("has a tls:// address, so tls must be set (or true)");
-  if (!secure && !allowInsecure && !loopback.test(url.hostname)) {
+  if (!secure && !allowInsecure && !isLoopback(url.hostname)) {
     throw invalid(
       `has ${url.hostname}, which is a remote host: set tls, or allowInsecure: true for a connection without TLS`,
     );

@@ -1,5 +1,5 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { text } from "../../options/index.ts";
+import { isLoopback, text } from "../../options/index.ts";
 
 export interface BrokerAddress {
   readonly secure: boolean;
@@ -59,10 +59,6 @@ function parseUrl(written: string): URL {
     return url;
   }
   throw invalidAddress("rabbitmq.url must look like amqps://user:password@host:5671/vhost.");
-}
-
-export function isLoopback(hostname: string): boolean {
-  return hostname === "localhost" || hostname === "::1" || /^127(\.\d{1,3}){3}$/.test(hostname);
 }
 
 function invalidAddress(message: string): SagaboxError {

@@ -3,6 +3,7 @@ import { SagaboxError } from "../../errors/index.ts";
 import {
   flag,
   inPart,
+  isLoopback,
   messageFormats,
   milliseconds,
   oneOf,
@@ -12,7 +13,7 @@ import {
   type Duration,
 } from "../../options/index.ts";
 import type { MessageFormat } from "../../transport/index.ts";
-import { parseAddresses, isLoopback, type BrokerAddress } from "./address.ts";
+import { parseAddresses, type BrokerAddress } from "./address.ts";
 
 export interface RabbitCredentials {
   readonly username: string;

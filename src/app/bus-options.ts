@@ -38,49 +38,49 @@ interface ConservationOptions {
 }
 
 export interface BusOptions {
-  /** The name of this service: the source of what it publishes. */
+  /** The name of this service, used as the source of the messages it publishes. */
   readonly service: string;
   /** A pg.Pool or a postgres:// URL. Default: DATABASE_URL. */
   readonly database?: PgPool | string;
-  /** What carries the messages. Default: PostgreSQL itself. */
+  /** The transport that moves messages. Default: `postgres()`. */
   readonly transport?: Transport;
   /** The schema of sagabox's own tables. Default "sagabox". */
   readonly schema?: string;
-  /** Names this process among others of the service. Default: WORKER_ID, else something random. */
+  /** The unique name of this worker within the service. Default: WORKER_ID, else the service name and a random suffix. */
   readonly worker?: string;
-  /** Where a message goes when its contract does not say. */
+  /** Chooses the topic of a message whose contract names none. */
   readonly routing?: Routing;
-  /** How long a silent process keeps its share of the work. Default "30s". */
+  /** How long a worker keeps its lanes after its last renewal. Default "30s". */
   readonly lease?: Duration | number;
-  /** The largest message data, in bytes of JSON. Default: what the claim check takes; 1,048,576 without one. */
+  /** The largest message data, in bytes of JSON. Default: the limit of the claim check; 1,048,576 without one. */
   readonly maxPayloadBytes?: number;
-  /** Where data goes that is too large for a message. Default: into the database with Postgres as transport, else off. */
+  /** Where data is stored that is too large for a message. Default: the database with the Postgres transport, else off. */
   readonly claimCheck?: ClaimCheckOptions | false;
   readonly outbox?: OutboxOptions;
-  /** For `bus.inbox`, the inbox in a consumer loop of your own. */
+  /** Options of `bus.inbox`, the inbox for a consumer loop you write yourself. */
   readonly inbox?: InboxOptions;
   readonly sagas?: SagaBusOptions;
-  /** How long the audit log is kept, and how often it is sealed. */
+  /** How long the audit log is kept and how often it is sealed. */
   readonly audit?: AuditOptions;
   /** How often the worker checks that everything written is accounted for. */
   readonly conservation?: ConservationOptions;
-  /** The keys that personal data are sealed with. Default: SAGABOX_KEY_RING or SAGABOX_KEY_RING_FILE. */
+  /** The keys that encrypt personal data. Default: SAGABOX_KEY_RING or SAGABOX_KEY_RING_FILE. */
   readonly privacy?: PrivacyOptions;
-  /** How long stop() waits for what is under way. Default "30s". */
+  /** How long stop() waits for work in flight. Default "30s". */
   readonly shutdownTimeout?: Duration | number;
   /** How long dead letters are kept. Default "14d". */
   readonly deadLetterRetention?: Duration | number;
-  /** How long dedupe rows are kept, at least; never less than any copy that could be sent again. Default "30d". */
+  /** How long dedupe rows are kept at least; always as long as a message can be replayed. Default "30d". */
   readonly inboxRetention?: Duration | number;
-  /** How much is logged and how; false for silence. Default: LOG_LEVEL, else "info". */
+  /** The log level or log options; false turns logging off. Default: LOG_LEVEL, else "info". */
   readonly log?: LogLevel | LogOptions | false;
-  /** Called for every message that becomes a dead letter, beside the flow. Its failures are told and hurt nobody. */
+  /** Called for every new dead letter, outside the message flow. If it fails, `notice.failed` is emitted. */
   readonly onDeadLetter?: OnDeadLetter;
-  /** Who outside is told of dead letters. Not promised to arrive: the dead letters themselves are the truth. */
+  /** Posts dead letters to a webhook. Delivery is best effort: the dead-letter table is the record. */
   readonly notify?: NotifyOptions;
-  /** Told everything beside the log and the metrics. */
+  /** Additional observers that receive every telemetry event. */
   readonly observers?: readonly Observer[];
-  /** Where traces and metrics go beside that: `openTelemetry()` of sagabox/opentelemetry. */
+  /** An exporter of traces and metrics: `openTelemetry()` from sagabox/opentelemetry. */
   readonly telemetry?: Telemetry;
 }
 

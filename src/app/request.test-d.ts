@@ -23,7 +23,7 @@ test("B8: what cannot be asked does not compile", () => {
   void bus.request(Placed, { orderId: "o" }, { timeout: "5s" });
   // @ts-expect-error wrong data
   void bus.request(Reserve, { sku: 1 }, { timeout: "5s" });
-  // @ts-expect-error nobody waits for ever
+  // @ts-expect-error a timeout is required
   void bus.request(Reserve, { sku: "s" }, {});
   // @ts-expect-error a scheduled request would only time out
   void bus.request(Reserve, { sku: "s" }, { timeout: "5s", delay: "1s" });

@@ -42,7 +42,7 @@ test.each([
 
 test("a thrown value that resists being read is still described", () => {
   const hostile = Object.create(null) as object;
-  expect(describeFailure(hostile).errorMessage).toBe("something without words was thrown");
+  expect(describeFailure(hostile).errorMessage).toBe("a value without a text was thrown");
   const nameless = Object.defineProperty(new Error("late"), "name", { get: () => never() });
   expect(describeFailure(nameless).errorMessage).toBe("The failure could not be described.");
 });

@@ -2,7 +2,7 @@ import { readFileSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { embeddedFailure } from "./failure.ts";
 
-/** The user PostgreSQL runs as when we are root, which it refuses to be. */
+/** The account PostgreSQL runs as if this process is root, because PostgreSQL refuses to run as root. */
 export interface ServerAccount {
   readonly uid: number;
   readonly gid: number;
@@ -12,7 +12,7 @@ export function isRoot(): boolean {
   return process.getuid?.() === 0;
 }
 
-/** Undefined means: as ourselves. Data that already belongs to somebody stays theirs. */
+/** Returns the account for the server; undefined means the current one. Existing data keeps its owner. */
 export function findServerAccount(dataDir: string, passwdFile = "/etc/passwd"): ServerAccount | undefined {
   if (!isRoot()) return undefined;
   const owner = statSync(dataDir, { throwIfNoEntry: false });

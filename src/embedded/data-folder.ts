@@ -11,17 +11,17 @@ import { runProgram } from "./run-program.ts";
 
 export const SUPERUSER = "sagabox";
 
-/** The wished-for folder, or, when the server's account cannot get there, one under the temporary folder. */
+/** Returns the requested folder, or one under the temporary folder if the account of the server cannot enter it. */
 export function findReachableDataDir(
-  wished: string,
+  requested: string,
   account: ServerAccount | undefined,
   onNotice: (text: string) => void,
 ): string {
-  if (canReach(wished, account)) return wished;
-  const digest = createHash("sha256").update(wished).digest("hex").slice(0, 16);
+  if (canReach(requested, account)) return requested;
+  const digest = createHash("sha256").update(requested).digest("hex").slice(0, 16);
   const dataDir = join(sharedTemporaryFolder(account), `sagabox-data-${digest}`, "data");
   onNotice(
-    `PostgreSQL, not running as root, cannot enter ${wished}. Its data is kept in ${dataDir} instead.`,
+    `PostgreSQL, not running as root, cannot enter ${requested}. Its data is kept in ${dataDir} instead.`,
   );
   return dataDir;
 }
@@ -30,7 +30,7 @@ export function isInitialised(dataDir: string): boolean {
   return existsSync(join(dataDir, "PG_VERSION"));
 }
 
-/** Refuses data written by another major version, which the server could not read. */
+/** Throws if the data was written by another major version, which the server cannot read. */
 export function checkVersion(dataDir: string, binaries: Binaries): void {
   const version = Number(readFileSync(join(dataDir, "PG_VERSION"), "utf8"));
   if (version === binaries.majorVersion) return;
@@ -41,8 +41,8 @@ export function checkVersion(dataDir: string, binaries: Binaries): void {
 }
 
 /**
- * Makes a new cluster. It grows under another name and is renamed when complete, so a start that dies half-way
- * leaves nothing that looks like data, and of two starts at once one wins and the other uses the winner's.
+ * Creates a new cluster under a temporary name and renames it when complete. A start that dies midway leaves nothing
+ * that looks like data, and of two concurrent starts both use the cluster that was renamed first.
  */
 export async function initialise(
   dataDir: string,
@@ -103,7 +103,7 @@ async function runInitdb(
 }
 
 async function moveIntoPlace(made: string, dataDir: string): Promise<void> {
-  // An empty folder may be in the way, with an owner and a mode of its own.
+  // Remove an empty folder, which may have another owner and mode.
   await rmdir(dataDir).catch(() => undefined);
   await rename(made, dataDir).catch((error: unknown) => {
     if (!isInitialised(dataDir)) throw error;

@@ -1,19 +1,19 @@
 import { SUPERUSER } from "./data-folder.ts";
 import { launchServer, stopServer, type ServerPlan } from "./server-process.ts";
 
-/** "fast" ends sessions and writes everything down; "immediate" is a crash: the next start has to recover. */
+/** "fast" ends sessions and writes a checkpoint; "immediate" is a crash, after which the next start recovers. */
 export type StopMode = "fast" | "immediate";
 
 const STOP_TIMEOUT_MS = 60_000;
 
-/** A running server and what one may do with it. */
+/** A running embedded server. */
 export class EmbeddedPostgres {
   readonly dataDir: string;
   readonly logFile: string;
   readonly port: number;
-  /** For any PostgreSQL client; contains the password. */
+  /** Connection URL for any PostgreSQL client; contains the password. */
   readonly url: string;
-  /** True when the server was already running, left by another process or an earlier start. */
+  /** True if the server was already running, started by another process or an earlier start. */
   readonly reused: boolean;
   readonly #plan: ServerPlan;
   #pid: number;
@@ -34,17 +34,17 @@ export class EmbeddedPostgres {
     return this.#pid;
   }
 
-  /** Ends the server, also a re-used one, and resolves when nothing of it is left. The data stays. */
+  /** Stops the server, even a reused one, and resolves when its process has ended. The data stays. */
   async stop(): Promise<void> {
     await this.#end("SIGINT");
   }
 
-  /** Crashes the server: no session is told, nothing is written down. For tests of what survives. */
+  /** Crashes the server without a checkpoint or notice to its sessions. For tests of crash recovery. */
   async killImmediately(): Promise<void> {
     await this.#end("SIGQUIT");
   }
 
-  /** Stops the server, if it runs, and starts it again on the same port. */
+  /** Stops the server, if it is running, and starts it again on the same port. */
   async restart(mode: StopMode = "fast"): Promise<void> {
     await (mode === "fast" ? this.stop() : this.killImmediately());
     this.#pid = await launchServer(this.#plan);

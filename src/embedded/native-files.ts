@@ -11,7 +11,7 @@ interface SymlinkEntry {
   readonly target: string;
 }
 
-/** Makes the library links an install script would have made; npm may be told not to run those. */
+/** Creates the library links that the install script creates, because npm can be configured to skip scripts. */
 export async function makeLinks(nativeDir: string): Promise<void> {
   const listFile = join(nativeDir, "pg-symlinks.json");
   if (!existsSync(listFile)) return;
@@ -25,12 +25,12 @@ export async function makeLinks(nativeDir: string): Promise<void> {
   }
 }
 
-/** A temporary folder the account can get to; TMPDIR may be a private one. */
+/** Returns a temporary folder that the account can enter; TMPDIR may be private to another user. */
 export function sharedTemporaryFolder(account: ServerAccount | undefined): string {
   return canReach(join(tmpdir(), "file"), account) ? tmpdir() : "/tmp";
 }
 
-/** Copies the binaries to a place the account can read. Made once per version; later starts find it. */
+/** Copies the binaries to a folder the account can read, once per version. Later starts reuse the copy. */
 export async function copyNativeFiles(
   nativeDir: string,
   version: string,
@@ -43,9 +43,9 @@ export async function copyNativeFiles(
     await refuseForeignFolder(home);
     return copy;
   }
-  // Copied under another name first: a start that dies half-way must not leave half a server behind.
+  // Copy under a temporary name, so that a start that dies midway leaves no incomplete copy.
   const draft = `${home}.${randomToken()}`;
-  // Links stay as they are written; resolved ones would lead back to the folder that cannot be reached.
+  // Keep relative links; resolved links would point to the folder that the account cannot enter.
   await cp(nativeDir, join(draft, "native"), { recursive: true, verbatimSymlinks: true });
   await makeLinks(join(draft, "native"));
   await openForReading(draft);
@@ -57,13 +57,13 @@ export async function copyNativeFiles(
   return copy;
 }
 
-/** Anybody may create a folder in the temporary one; we run programs from it only when it is ours alone. */
+/** Throws unless this user owns the folder and others cannot write to it: any user can create one in /tmp. */
 export async function refuseForeignFolder(folder: string): Promise<void> {
   const stat = await lstat(folder);
   const ours = stat.uid === (process.getuid?.() ?? stat.uid);
   if (stat.isDirectory() && ours && (stat.mode & 0o022) === 0) return;
   throw embeddedFailure(
-    `${folder} belongs to somebody else or can be written by others. Remove it and retry.`,
+    `${folder} belongs to another user or can be written by others. Remove it and retry.`,
   );
 }
 

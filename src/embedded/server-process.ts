@@ -22,7 +22,7 @@ export interface ServerPlan {
 
 const POLL_MS = 15;
 
-/** The server running on this data, once it answers; undefined when there is none, or none any more. */
+/** Waits until the server on this data accepts connections; undefined if no server is running on it. */
 export async function findRunningServer(
   dataDir: string,
   timeoutMs: number,
@@ -41,16 +41,16 @@ export async function findRunningServer(
   }
 }
 
-/** Starts a server and waits until it takes connections. Returns its process id. */
+/** Starts a server and waits until it accepts connections. Returns its process id. */
 export async function launchServer(plan: ServerPlan): Promise<number> {
-  // The server writes to a file, not to us, so that it can go on when we are killed.
+  // The server logs to a file instead of a pipe, so that it keeps running if this process is killed.
   const log = openSync(plan.logFile, "a", 0o600);
   const logStart = fstatSync(log).size;
   const child = spawn(join(plan.binaries.binDir, "postgres"), serverArguments(plan), {
     cwd: "/",
     env: programEnvironment(),
     stdio: ["ignore", log, log],
-    // Ctrl-C in a terminal reaches every process of its group; ours decides when the server goes.
+    // Ctrl-C in a terminal signals the whole process group; this process decides when the server stops.
     detached: true,
     ...plan.account,
   });
@@ -85,13 +85,13 @@ async function waitUntilReady(plan: ServerPlan, ended: () => string | undefined)
 
 export interface ShutdownRequest {
   readonly dataDir: string;
-  /** Whom to end when the data folder, and the file in it that names the server, is already gone. */
+  /** The process to stop if the data folder with its postmaster.pid no longer exists. */
   readonly lastKnownPid: number;
   readonly signal: "SIGINT" | "SIGQUIT";
   readonly timeoutMs: number;
 }
 
-/** Sends the signal and waits until the server and its file are gone. */
+/** Sends the signal and waits until the server process has ended. Throws after the timeout. */
 export async function stopServer({
   dataDir,
   lastKnownPid,
@@ -111,7 +111,7 @@ export async function stopServer({
 function serverArguments(plan: ServerPlan): string[] {
   const settings = {
     wal_level: "logical",
-    // The superuser has the name of our schema, which PostgreSQL would look into before public.
+    // The superuser has the name of our schema, which PostgreSQL would search before public.
     search_path: "public",
     ...plan.settings,
     listen_addresses: "127.0.0.1",
@@ -125,8 +125,8 @@ const PROTOCOL_3_0 = 196_608;
 const AUTHENTICATION_REQUEST = "R";
 
 /**
- * Whether a server on this port takes connections. It begins a session as far as the first answer: a request to
- * authenticate means yes, an error ("the database system is starting up") or silence means no.
+ * Returns whether a server on this port accepts connections. It starts a session up to the first response: a request
+ * to authenticate means yes, an error ("the database system is starting up") or a timeout means no.
  */
 async function isAnswering(port: number, user: string, timeoutMs = 2_000): Promise<boolean> {
   const socket = connect({ host: "127.0.0.1", port });
@@ -151,14 +151,14 @@ function startupMessage(user: string): Buffer {
   return Buffer.concat([head, parameters]);
 }
 
-/** What a running server tells about itself in its data folder. */
+/** The contents of postmaster.pid, which a running server writes into its data folder. */
 interface PostmasterFile {
   readonly pid: number;
   readonly port: number;
   readonly status: string;
 }
 
-/** Undefined when no server claims the folder, or it is only just writing the file. */
+/** Returns undefined if the file is missing or not completely written. */
 export async function readPostmasterFile(dataDir: string): Promise<PostmasterFile | undefined> {
   const content = await readFile(join(dataDir, "postmaster.pid"), "utf8").catch(() => "");
   const lines = content.split("\n");
@@ -167,12 +167,12 @@ export async function readPostmasterFile(dataDir: string): Promise<PostmasterFil
   return { pid, port, status: lines[7]?.trim() ?? "" };
 }
 
-/** Whether this process is a living PostgreSQL server. The number in an old file may be anybody's by now. */
+/** Returns whether this process is a running PostgreSQL server. The pid in an old file may have been reused. */
 export function isPostgresProcess(pid: number): boolean {
   if (!existsSync("/proc/self/stat")) return isProcessAlive(pid);
   try {
     const [, name, state] = /\((.*)\) (\w)/.exec(readFileSync(`/proc/${pid}/stat`, "utf8")) ?? [];
-    // Z: it has ended, only its parent has not noticed yet.
+    // Z: the process has ended, but its parent has not reaped it.
     return name === "postgres" && state !== "Z" && state !== "X";
   } catch {
     return false;
@@ -184,7 +184,7 @@ function isProcessAlive(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    // Somebody else's process may not be signalled, but it lives.
+    // EPERM: the process exists but belongs to another user.
     return systemErrorCode(error) === "EPERM";
   }
 }

@@ -14,8 +14,8 @@ import { findRunningServer, launchServer, type ServerPlan } from "./server-proce
 const ATTEMPTS = 3;
 
 /**
- * Starts a PostgreSQL server on a data folder, or finds the one already running there. It listens on loopback
- * only and can decode its log (`wal_level=logical`). As root it runs under the account postgres or nobody.
+ * Starts a PostgreSQL server on a data folder, or reuses the one already running there. It listens on loopback only
+ * and supports logical decoding (`wal_level=logical`). If this process is root, the server runs as another account.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
   const settings = readEmbeddedPostgresSettings(options);
@@ -33,7 +33,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   if (!isInitialised(dataDir)) {
     await mkdir(dirname(dataDir), { recursive: true });
     if (dataDir !== settings.dataDir) await refuseForeignFolder(dirname(dataDir));
-    // Kept before the cluster is made: of two starts at once, both then use the password of the first.
+    // Store the password before creating the cluster, so that two concurrent starts use the same one.
     const password =
       settings.auth === "trust"
         ? undefined
@@ -47,7 +47,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
 
 async function startOrReuse(
   plan: Omit<ServerPlan, "port">,
-  wishedPort: number | undefined,
+  requestedPort: number | undefined,
   password: string | undefined,
 ): Promise<EmbeddedPostgres> {
   for (let attempt = 1; ; attempt += 1) {
@@ -56,7 +56,7 @@ async function startOrReuse(
       return new EmbeddedPostgres({ ...plan, port: found.port }, { pid: found.pid, reused: true, password });
     }
     try {
-      const port = wishedPort ?? (await findPort(plan.dataDir));
+      const port = requestedPort ?? (await findPort(plan.dataDir));
       const pid = await launchServer({ ...plan, port });
       await storePort(plan.dataDir, port);
       return new EmbeddedPostgres({ ...plan, port }, { pid, reused: false, password });
@@ -66,29 +66,29 @@ async function startOrReuse(
   }
 }
 
-// Somebody took the port, or started a server on the same data, between our look and our start.
+// Another process took the port, or started a server on this data, between the check and the start.
 function isPortOrFolderTaken(error: unknown): boolean {
   return (
     error instanceof Error && /Address already in use|postmaster\.pid" already exists/.test(error.message)
   );
 }
 
-// Beside the data rather than in it, like the password: the data may belong to another account.
+// Stored next to the data folder, like the password, because the data may belong to another account.
 const portPath = (dataDir: string): string => `${dataDir}.port`;
 
-/** The port of the last start on this data if nobody has taken it since, so that an address once given stays good. */
+/** Returns the port of the last start if it is still free, so that its URL stays valid; else a free port. */
 async function findPort(dataDir: string): Promise<number> {
   const last = Number(await readFile(portPath(dataDir), "utf8").catch(() => ""));
   const isPort = Number.isInteger(last) && last > 0 && last <= 65_535;
   return isPort && (await isPortFree(last)) ? last : findFreePort();
 }
 
-/** For the next start. A server that runs is not given up because this cannot be written down. */
+/** Stores the port for the next start. A failure is ignored, because the server is already running. */
 async function storePort(dataDir: string, port: number): Promise<void> {
   await writeFile(portPath(dataDir), `${port}\n`).catch(() => undefined);
 }
 
-/** Kept beside the data rather than in it: it belongs to the person, the data may belong to another account. */
+/** The password file is next to the data folder and owned by this user; the data may belong to another account. */
 function passwordPath(dataDir: string): string {
   return `${dataDir}.password`;
 }
@@ -98,7 +98,7 @@ async function readPassword(dataDir: string): Promise<string | undefined> {
   return content?.trim();
 }
 
-/** Keeps the password, unless another start was first: then that one counts and is returned. */
+/** Stores the password and returns it. If a concurrent start stored one first, returns that one. */
 async function storePassword(dataDir: string, password: string): Promise<string> {
   try {
     await writeFile(passwordPath(dataDir), `${password}\n`, { mode: 0o600, flag: "wx" });
@@ -110,12 +110,12 @@ async function storePassword(dataDir: string, password: string): Promise<string>
   }
 }
 
-/** A loopback port nobody listens on at this moment. */
+/** Returns a loopback port that is free at this moment. */
 export function findFreePort(): Promise<number> {
   return listenOnce(0);
 }
 
-/** Whether nobody listens on this loopback port at this moment. */
+/** Returns whether this loopback port is free at this moment. */
 function isPortFree(port: number): Promise<boolean> {
   return listenOnce(port).then(
     () => true,
@@ -123,11 +123,11 @@ function isPortFree(port: number): Promise<boolean> {
   );
 }
 
-function listenOnce(wished: number): Promise<number> {
+function listenOnce(requested: number): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.once("error", reject);
-    server.listen(wished, "127.0.0.1", () => {
+    server.listen(requested, "127.0.0.1", () => {
       const address = server.address();
       const port = typeof address === "object" && address !== null ? address.port : 0;
       server.close(() => resolve(port));

@@ -28,6 +28,6 @@ test.each([
   Infinity,
   null,
   {},
-])("%o is no length of time", (value) => {
+])("%o is not a duration", (value) => {
   expect(parseDuration(value)).toBeUndefined();
 });

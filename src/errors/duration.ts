@@ -1,9 +1,9 @@
-/** A length of time as people write it: "250ms", "30s", "5m", "1.5h", "14d". */
+/** A duration with its unit: "250ms", "30s", "5m", "1.5h", "14d". */
 export type Duration = `${number}${"ms" | "s" | "m" | "h" | "d"}`;
 
 const unitMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 
-/** Whole milliseconds, or undefined when the value is no length of time. Numbers are milliseconds. */
+/** Parses a duration into whole milliseconds; undefined if it is not one. A number counts as milliseconds. */
 export function parseDuration(value: unknown): number | undefined {
   if (typeof value === "number") return Number.isFinite(value) && value >= 0 ? toWholeMs(value) : undefined;
   if (typeof value !== "string") return undefined;

@@ -11,15 +11,15 @@ test.each([
   [new Error("no seats left"), "no seats left"],
   ["no seats left", "no seats left"],
   [undefined, "undefined"],
-  [Object.create(null), "something without words was thrown"],
-  [new Mute(), "something without words was thrown"],
+  [Object.create(null), "a value without a text was thrown"],
+  [new Mute(), "a value without a text was thrown"],
   [Symbol("seat"), "Symbol(seat)"],
-])("whatever is thrown has a text (%#)", (thrown: unknown, text) => {
+])("every thrown value has a text (%#)", (thrown: unknown, text) => {
   expect(errorText(thrown)).toBe(text);
 });
 
 test("an error stays itself, anything else becomes one", () => {
   const error = new Error("no seats left");
   expect(toError(error)).toBe(error);
-  expect(toError(Object.create(null))).toEqual(new Error("something without words was thrown"));
+  expect(toError(Object.create(null))).toEqual(new Error("a value without a text was thrown"));
 });

@@ -1,13 +1,13 @@
-/** What was thrown, in its own words. Anything can be thrown; this never throws. */
+/** Returns the message of a thrown value, which may be anything. Never throws. */
 export function errorText(thrown: unknown): string {
   try {
     return String(thrown instanceof Error ? thrown.message : thrown);
   } catch {
-    return "something without words was thrown"; // an object without a prototype, say
+    return "a value without a text was thrown"; // such as an object without a prototype
   }
 }
 
-/** The error itself, or one that says what was thrown instead. */
+/** Returns the error itself, or wraps a thrown non-error in an Error. */
 export function toError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error(errorText(thrown));
 }

@@ -1,6 +1,6 @@
-// What can go wrong, in words. Every error of this package is a `SagaboxError` whose code is listed in the
-// catalogue and explained in docs/reference/errors.md; a handler answers with a verdict instead of an error when it knows
-// better than the retry policy. This room imports nothing, so every other room may use it.
+// Errors and verdicts. Every error of this package is a `SagaboxError` whose code is listed in the catalogue and
+// explained in docs/reference/errors.md. A handler throws a verdict to override the retry policy. This room imports
+// nothing, so every other room may use it.
 export { catalogue, type ErrorCode } from "./catalogue.ts";
 export { errorText, toError } from "./error-text.ts";
 export { findNearest } from "./nearest.ts";

@@ -1,4 +1,4 @@
-/** The candidate a person most likely meant, if one is near enough. */
+/** Returns the candidate with the smallest edit distance, or undefined if none is close to what was written. */
 export function findNearest(written: string, candidates: readonly string[]): string | undefined {
   let best: string | undefined;
   let bestDistance = Math.max(1, Math.floor(written.length / 3)) + 1;
@@ -9,7 +9,7 @@ export function findNearest(written: string, candidates: readonly string[]): str
   return best;
 }
 
-// Two neighbours that changed places are one slip of the fingers, not two.
+// Swapping two neighbouring characters counts as one edit (Damerau-Levenshtein).
 function editDistance(a: string, b: string): number {
   let before: number[] = [];
   let previous = Array.from({ length: b.length + 1 }, (_, column) => column);

@@ -3,9 +3,9 @@ import { SagaboxError, type SagaboxErrorOptions } from "./sagabox-error.ts";
 
 export type PayloadErrorCode = Extract<ErrorCode, `PAYLOAD_${string}`>;
 
-/** One complaint about a payload. Values never appear here: they may be personal, and errors are logged. */
+/** One problem of a payload. It never contains values: they may be personal, and errors are logged. */
 export interface PayloadIssue {
-  /** Where, e.g. `lines[3].price`; empty for the payload itself. */
+  /** Path of the field, such as `lines[3].price`; empty for the payload itself. */
   readonly path: string;
   readonly message: string;
 }
@@ -14,7 +14,7 @@ interface PayloadErrorOptions extends SagaboxErrorOptions {
   readonly issues?: readonly PayloadIssue[];
 }
 
-/** Thrown when data cannot be published, or was received and cannot be read. Trying again cannot help. */
+/** Thrown if data cannot be published, or was received and cannot be read. A retry cannot succeed. */
 export class PayloadError extends SagaboxError<PayloadErrorCode> {
   readonly issues: readonly PayloadIssue[];
 

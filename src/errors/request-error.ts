@@ -3,11 +3,11 @@ import { SagaboxError } from "./sagabox-error.ts";
 interface Details {
   /** Id of the message that carried the command. */
   readonly requestId: string;
-  /** Why the command was given up; null when nobody knows what became of it. */
+  /** Why the command failed; null if its outcome is unknown. */
   readonly reason?: string;
 }
 
-/** A request without a reply: the command failed, or nobody knows yet. */
+/** Thrown by a request whose command failed, or whose reply did not arrive in time. */
 export class RequestError extends SagaboxError<"REQUEST_FAILED" | "REQUEST_TIMEOUT"> {
   readonly requestId: string;
   readonly reason: string | null;

@@ -7,7 +7,7 @@ export interface SagaboxErrorOptions {
   readonly cause?: unknown;
 }
 
-/** Says what happened, to which thing, and what to do next. The code is stable; the text may change. */
+/** Base class of all errors of this package. The code is stable; the message may change. */
 export class SagaboxError<Code extends ErrorCode = ErrorCode> extends Error {
   readonly code: Code;
 
@@ -28,7 +28,7 @@ Object.defineProperty(SagaboxError.prototype, "name", {
   configurable: true,
 });
 
-/** True for errors of any copy of this package, and of this code if one is given. */
+/** Returns true for errors from any copy of this package, with this code if one is passed. */
 export function isSagaboxError<Code extends ErrorCode = ErrorCode>(
   error: unknown,
   code?: Code,

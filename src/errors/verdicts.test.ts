@@ -18,7 +18,7 @@ test("a delay may be a duration or milliseconds", () => {
   expect(readVerdict(retryAfter(1_500))).toMatchObject({ delayMs: 1_500 });
 });
 
-test("a delay that is no length of time is refused where it is said", () => {
+test("retryAfter() throws if the delay is not a duration", () => {
   expect(() => retryAfter(-1)).toThrowError(/retryAfter/);
   try {
     retryAfter(Number.NaN);

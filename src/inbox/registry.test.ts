@@ -78,7 +78,7 @@ test("handlers of one consumer may say the same about it, but not different thin
 test.each([
   [{ consumer: "billing", concurency: 3 }, 'Did you mean "concurrency"?'],
   [{ consumer: "" }, "consumer must have 1 to 255 characters"],
-  [{ consumer: "billing", deadline: "soon" }, "length of time"],
+  [{ consumer: "billing", deadline: "soon" }, "must be a duration"],
   [{ consumer: "billing", batch: { sise: 3 } }, 'Did you mean "size"?'],
   [{ consumer: "billing", unknown: "drop" }, '"ignore", "dead-letter"'],
   [{ consumer: "billing", statement: (): never => null as never }, "either a handler function or"],
@@ -89,7 +89,7 @@ test.each([
 test("a consumer without a name is told where it is missing", () => {
   const registry = new HandlerRegistry(() => undefined);
   expect(() => registry.on(Placed, {} as { consumer: string }, nothing)).toThrowError(
-    "on().consumer must be a text, but is undefined.",
+    "on().consumer must be a string, but is undefined.",
   );
 });
 

@@ -18,15 +18,15 @@ import { unreadableFile } from "./unreadable-file.ts";
 
 export interface BrokerEnvironment {
   readonly address?: string;
-  /** Asked for each connection: where the password stands in a file, it is read anew. */
+  /** Called for each connection. A password file is read again on every call. */
   readonly credentials?: () => { readonly username: string; readonly password: string };
-  /** Authorities, in PEM. */
+  /** Certificate authorities in PEM. */
   readonly ca?: string;
   readonly mechanism?: "PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512";
   readonly format?: (typeof messageFormats)[number];
 }
 
-/** What the environment says about one broker. The transport's own options go before it. */
+/** Reads the settings of one broker from the environment. Options of the transport take precedence. Throws on problems. */
 export function readBrokerEnvironment(
   broker: BrokerName,
   env: Environment,

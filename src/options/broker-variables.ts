@@ -9,17 +9,17 @@ const addresses: Readonly<Record<BrokerName, { names: [string, string]; meaning:
   {
     rabbitmq: {
       names: ["SAGABOX_RABBITMQ_URL", "RABBITMQ_URL"],
-      meaning: "Address of RabbitMQ, `amqps://user:password@host/vhost`, or several with commas between.",
+      meaning: "Address of RabbitMQ, `amqps://user:password@host/vhost`, or several, separated by commas.",
       pattern: /^amqps?:\/\//,
     },
     kafka: {
       names: ["SAGABOX_KAFKA_BROKERS", "KAFKA_BOOTSTRAP_SERVERS"],
-      meaning: "Brokers to ask first, `host:port`, with commas between.",
+      meaning: "Bootstrap brokers as `host:port`, separated by commas.",
       pattern: /^[^/\s]+:\d+(,[^/\s]+:\d+)*$/,
     },
     nats: {
       names: ["SAGABOX_NATS_URL", "NATS_URL"],
-      meaning: "Address of NATS, `tls://host:4222`, or several with commas between.",
+      meaning: "Address of NATS, `tls://host:4222`, or several, separated by commas.",
       pattern: /^(nats|tls):\/\//,
     },
   };
@@ -39,22 +39,22 @@ function buildVariables(broker: BrokerName) {
     },
     username: {
       names: own("USERNAME"),
-      meaning: `Who we are at ${title}.`,
+      meaning: `User name at ${title}.`,
       default: "none",
       secret: false,
       read: asText,
     },
     password: {
       names: own("PASSWORD"),
-      meaning: `The password at ${title}. A file is read again for each connection, so that it may change.`,
+      meaning: `Password at ${title}. A file is read again for each connection, so that the password can be rotated.`,
       default: "none",
       secret: true,
       read: asText,
     },
     ca: {
       names: own("CA"),
-      meaning: `A file with the authorities, in PEM, that may vouch for ${title}.${broker === "rabbitmq" ? " The address must begin with amqps." : " Turns TLS on."}`,
-      default: "those of Node",
+      meaning: `Path of a PEM file with the certificate authorities trusted for ${title}.${broker === "rabbitmq" ? " The address must begin with amqps." : " Enables TLS."}`,
+      default: "the authorities of Node",
       secret: false,
       read: asText,
     },
@@ -68,10 +68,10 @@ function buildVariables(broker: BrokerName) {
   } satisfies Record<string, EnvironmentVariable>;
 }
 
-/** How a broker transport may write messages. */
+/** The formats in which a broker transport can write messages. */
 export const messageFormats = ["sagabox", "cloudevents-structured", "cloudevents-binary"] as const;
 
-/** One for all brokers: what differs between them is read by all. */
+/** One variable for all brokers, because every transport reads all formats. */
 export const messageFormatVariable = {
   names: ["SAGABOX_MESSAGE_FORMAT"],
   meaning:
@@ -89,7 +89,7 @@ export const brokerVariables: Readonly<Record<BrokerName, BrokerVariables>> = {
   nats: buildVariables("nats"),
 };
 
-/** As they are documented and known: only Kafka asks for a mechanism. */
+/** Lists every broker variable. Only Kafka has a SASL mechanism. */
 export function allBrokerVariables(): readonly EnvironmentVariable[] {
   const each = Object.entries(brokerVariables).flatMap(([broker, { mechanism, ...others }]) => [
     ...Object.values<EnvironmentVariable>(others),

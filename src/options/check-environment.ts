@@ -10,7 +10,7 @@ import {
 
 const brokers: readonly BrokerName[] = ["rabbitmq", "kafka", "nats"];
 
-/** Checks everything that the environment says, brokers included: whoever starts a process learns all of it at once. */
+/** Checks all environment variables, those of brokers included, and throws one error that lists every problem. */
 export function checkEnvironment(env: Environment, readSecret: ReadSecret = readSecretFromFile): void {
   const problems = [
     ...gatherEnvironment(env, readSecret).problems,

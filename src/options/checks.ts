@@ -1,6 +1,6 @@
 import { isSagaboxError, SagaboxError, type ErrorCode } from "../errors/index.ts";
 
-/** What one option is held to, and the value that was: its default, when nobody said anything. */
+/** The rules of one option, with the value that was checked: its default if the option is missing. */
 export interface OptionCheck {
   readonly name: string;
   readonly kind: "number" | "duration" | "text" | "choice" | "flag";
@@ -16,7 +16,7 @@ interface Problem {
   readonly message: string;
 }
 
-// Options are read in one go, without waiting, so whoever reads them can be known here for that long.
+// Options are read synchronously, so a module variable can hold the collector of the current read.
 let listener: ((check: OptionCheck) => void) | undefined;
 let collected: Problem[] | undefined;
 
@@ -24,7 +24,7 @@ export function reportCheck(check: OptionCheck): void {
   listener?.(check);
 }
 
-/** Everything that is checked while options are read. The reference of the options is made from it. */
+/** Lists the checks made while options are read. The configuration reference is generated from them. */
 export function listChecks(read: () => unknown): readonly OptionCheck[] {
   const checks: OptionCheck[] = [];
   const before = listener;
@@ -37,14 +37,14 @@ export function listChecks(read: () => unknown): readonly OptionCheck[] {
   return checks;
 }
 
-/** Ends the reading, unless all problems are wanted: then it goes on with a value that will be used by nobody. */
+/** Throws the problem. Inside `allProblems` it records the problem and returns a placeholder that is never used. */
 export function refuse<T>(code: ErrorCode, message: string, instead: T): T {
   if (collected === undefined) throw new SagaboxError(code, message);
   collected.push({ code, message });
   return instead;
 }
 
-/** For whoever decides by themselves what becomes of a problem: it is thrown, whatever goes on around. */
+/** Throws problems even inside `allProblems`, for callers that handle them themselves. */
 export function throwProblems<T>(read: () => T): T {
   const before = collected;
   collected = undefined;
@@ -55,7 +55,7 @@ export function throwProblems<T>(read: () => T): T {
   }
 }
 
-/** For a part that can throw by itself: a problem in it hides none of the others. */
+/** Reads a part that may throw. Inside `allProblems` its error is recorded and the remaining parts are still read. */
 export function inPart<T>(read: () => T, instead: T): T {
   if (collected === undefined) return read();
   try {
@@ -66,7 +66,7 @@ export function inPart<T>(read: () => T, instead: T): T {
   }
 }
 
-/** Reads options to their end and reports every problem in one error. Nothing is returned when there is one. */
+/** Reads options completely and throws one error that lists every problem. */
 export function allProblems<T>(what: string, read: () => T): T {
   if (collected !== undefined) return read();
   const problems: Problem[] = (collected = []);
@@ -85,7 +85,7 @@ export function allProblems<T>(what: string, read: () => T): T {
   throw new SagaboxError("OPTIONS_INVALID", `${what} cannot be used:\n- ${list.join("\n- ")}`);
 }
 
-// What breaks on a value that was refused already is no problem of its own.
+// An error that follows from a value already refused is not reported again.
 function collectProblem(error: unknown, problems: Problem[]): void {
   if (!isSagaboxError(error)) {
     if (problems.length === 0) throw error;

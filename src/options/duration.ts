@@ -3,7 +3,7 @@ import { reportCheck, refuse } from "./checks.ts";
 
 export type { Duration };
 
-// Longer waits overflow the timers of Node, which then fire at once.
+// Longer delays overflow the timers of Node, which then fire immediately.
 const MAX_TIMER_MS = 2_147_483_647;
 
 const units = [
@@ -13,13 +13,13 @@ const units = [
   ["s", 1_000],
 ] as const;
 
-/** As it could be written: 7d, not 604800000 ms. */
+/** Formats a duration in its largest whole unit: 7d, not 604800000 ms. */
 function formatDuration(ms: number): string {
   const [unit, size] = units.find(([, one]) => ms >= one && ms % one === 0) ?? [" ms", 1];
   return `${ms / size}${unit}`;
 }
 
-/** Whole milliseconds from "30s" or from a number of milliseconds, within bounds (by default up to 24 days). */
+/** Checks a duration such as "30s" or a number of milliseconds and returns milliseconds. Default maximum: 24 days. */
 export function milliseconds(
   name: string,
   value: unknown,
@@ -31,7 +31,7 @@ export function milliseconds(
   if (ms === undefined) {
     return refuse(
       "OPTIONS_INVALID",
-      `${name} must be a length of time such as "30s", "5m" or a number of milliseconds.`,
+      `${name} must be a duration such as "30s" or "5m", or a number of milliseconds.`,
       min,
     );
   }

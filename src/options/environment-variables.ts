@@ -4,27 +4,27 @@ import { allBrokerVariables } from "./broker-variables.ts";
 import { milliseconds } from "./duration.ts";
 import { flag, oneOf, text, wholeNumber } from "./parse-options.ts";
 
-/** One setting: the names it may have, the first of which wins, and how its text is read. */
+/** One setting: its variable names, the first of which takes precedence, and how its value is parsed. */
 export interface EnvironmentVariable<T = unknown> {
   readonly names: readonly [string, ...string[]];
   readonly meaning: string;
-  /** What holds when no name is set, in words for the documentation. */
+  /** The default, as text for the documentation. */
   readonly default: string;
-  /** A secret may also be given as the path of a file, in the variable of the same name with `_FILE`. */
+  /** A secret can also be passed as the path of a file, in the variable with the suffix `_FILE`. */
   readonly secret: boolean;
-  /** What to think of before changing it. */
+  /** What to consider before changing it. */
   readonly advice?: string;
-  /** A value for `.env.example`. Default: the default, where it is a value. */
+  /** A value for `.env.example`. Default: `default`, if it is a single word. */
   readonly example?: string;
   read(name: string, value: string): T;
-  /** Values that are meant for us under a general name too: if they are out of bounds, that is a mistake to be told. */
+  /** Returns true for values under a general name that are meant for sagabox, so that their problems are reported. */
   isOurs?(value: string): boolean;
 }
 
 const plain = { secret: false } as const;
 const secret = { secret: true } as const;
 
-/** Every setting that the environment can give. SAGABOX_* names win over the general ones. */
+/** Every setting that can come from the environment. SAGABOX_* names take precedence over general ones. */
 export const environmentVariables = {
   databaseUrl: {
     ...secret,
@@ -32,7 +32,7 @@ export const environmentVariables = {
     meaning: "Connection address of PostgreSQL.",
     default: "none",
     advice:
-      "Use a file in production. A pool of cores × 2 + spindles connections is a good start for the server as a whole; see the production checklist.",
+      "Use a file in production. Start with cores × 2 + spindles connections for the whole server; see the production checklist.",
     example: "postgres://app:change-me@localhost:5432/shop",
     read: (name: string, value: string) =>
       text(name, value, {
@@ -53,34 +53,35 @@ export const environmentVariables = {
     ...secret,
     names: ["SAGABOX_KEY_RING", "ENCRYPTION_KEY"],
     meaning:
-      "Keys for personal data, as lines of `name base64`; the first wraps new keys, the one named `index` is for blind indexes. `ENCRYPTION_KEY` is a single key of 32 bytes in base64.",
-    default: "none: personal data cannot be sealed",
-    advice: "Use a file: a ring in a file is read again when it changes, so keys can be rotated.",
+      "Keys for personal data, as lines of `name base64`. The first key wraps new data keys; the key named `index` is for blind indexes. `ENCRYPTION_KEY` is a single key of 32 bytes in base64.",
+    default: "none: personal data cannot be encrypted",
+    advice: "Use a file: it is read again when it changes, so keys can be rotated.",
     read: (name: string, value: string) =>
       name.startsWith("SAGABOX_") ? text(name, value, { max: 65_536 }) : ringOfOne(name, value),
   },
   workerId: {
     ...plain,
     names: ["SAGABOX_WORKER_ID", "WORKER_ID"],
-    meaning: "Name of this process in leases, logs and metrics.",
-    default: "the service's name and something random",
-    advice: "Set it to the name of the pod: it must be unique among the processes of a service.",
+    meaning: "Name of this worker in leases, logs and metrics.",
+    default: "the service name and a random suffix",
+    advice: "Set it to the name of the pod: it must be unique among the workers of a service.",
     read: (name: string, value: string) => text(name, value, { pattern: /^[A-Za-z0-9][A-Za-z0-9._:-]*$/ }),
   },
   batchSize: {
     ...plain,
     names: ["SAGABOX_BATCH_SIZE", "BATCH_SIZE"],
-    meaning: "How many messages the relay reads at once.",
+    meaning: "How many messages the relay reads in one batch.",
     default: "500",
-    advice: "Larger batches lift throughput until the broker is the limit; `sagabox tune` measures it.",
+    advice: "Larger batches raise throughput until the broker is the limit; `sagabox tune` measures it.",
     read: (name: string, value: string) => wholeNumber(name, parseDecimal(value), { min: 1, max: 5_000 }),
   },
   pollInterval: {
     ...plain,
     names: ["SAGABOX_POLL_INTERVAL", "POLL_INTERVAL_SECONDS"],
-    meaning: "Longest pause between two looks into an idle outbox.",
+    meaning: "Longest pause between two polls of an idle outbox.",
     default: "1s",
-    advice: "Polling is the net below notifications. Raise it only to spare an idle database.",
+    advice:
+      "Polling is the fallback for missed notifications. Raise it only to save load on an idle database.",
     read: (name: string, value: string) =>
       milliseconds(name, asDuration(name, value), { min: 10, max: 60_000 }),
     isOurs: (value: string) => /^\d+(\.\d+)?$/.test(value),
@@ -88,25 +89,25 @@ export const environmentVariables = {
   lease: {
     ...plain,
     names: ["SAGABOX_LEASE"],
-    meaning: "How long lanes stay with a process that no longer answers.",
+    meaning: "How long a worker keeps its lanes after its last renewal.",
     default: "30s",
     advice:
-      "Longer than the longest pause of a process; a dead one is replaced after this time, on its own machine within seconds.",
+      "Longer than the longest pause of a worker; a dead worker is replaced after this time, on its own machine within seconds.",
     read: (name: string, value: string) => milliseconds(name, value, { min: 1_000, max: 3_600_000 }),
   },
   concurrency: {
     ...plain,
     names: ["SAGABOX_CONCURRENCY"],
-    meaning: "How many messages the handlers of each consumer work on at a time, in this process.",
+    meaning: "How many messages each consumer handles concurrently in this worker.",
     default: "10",
     advice:
-      "Each handler needs a connection: keep it below the size of the pool. `sagabox tune` measures how many this server is good for; handlers that wait for other services want more.",
+      "Each handler needs a connection: keep it below the size of the pool. `sagabox tune` measures a good value; handlers that wait for other services need more.",
     read: (name: string, value: string) => wholeNumber(name, parseDecimal(value), { min: 1, max: 1_000 }),
   },
   optimistic: {
     ...plain,
     names: ["SAGABOX_OPTIMISTIC"],
-    meaning: "Whether messages are sent right after commit, before the relay sees them.",
+    meaning: "Whether messages are sent right after commit, before the relay reads them.",
     default: "true",
     advice: "Turn it off where the processes that publish cannot reach the broker.",
     read: (name: string, value: string) => flag(name, parseBoolean(value)),
@@ -114,27 +115,26 @@ export const environmentVariables = {
   shutdownTimeout: {
     ...plain,
     names: ["SAGABOX_SHUTDOWN_TIMEOUT"],
-    meaning: "How long a stopping process may finish what it has begun.",
+    meaning: "How long a stopping worker may finish work in flight.",
     default: "30s",
-    advice: "Shorter than the time the platform waits before it kills.",
+    advice: "Shorter than the time the platform waits before it kills the process.",
     read: (name: string, value: string) => milliseconds(name, value, { min: 0, max: 3_600_000 }),
   },
   logLevel: {
     ...plain,
     names: ["SAGABOX_LOG_LEVEL", "LOG_LEVEL"],
-    meaning: "Least important kind of line that is logged: debug, info, warn, error or silent.",
+    meaning: "Least severe level that is logged: debug, info, warn, error or silent.",
     default: "info",
-    advice: "`debug` tells every message; not for long in production.",
+    advice: "`debug` logs every message; use it only briefly in production.",
     read: (name: string, value: string) =>
       oneOf(name, parseLevel(value), ["debug", "info", "warn", "error", "silent"]),
   },
   logFormat: {
     ...plain,
     names: ["SAGABOX_LOG_FORMAT"],
-    meaning:
-      "How lines are written: json for machines, pretty for people, auto for pretty on a terminal only.",
+    meaning: "Format of log lines: json, pretty, or auto (pretty on a terminal, else json).",
     default: "auto",
-    advice: "Colours are for terminals only, and never with `NO_COLOR`.",
+    advice: "Colours are used on terminals only, and never if `NO_COLOR` is set.",
     read: (name: string, value: string) => oneOf(name, value.toLowerCase(), ["auto", "json", "pretty"]),
   },
   host: {
@@ -149,14 +149,14 @@ export const environmentVariables = {
     ...plain,
     names: ["SAGABOX_PORT"],
     meaning: "Port on which health and metrics listen.",
-    default: "8000 for `sagabox worker` and `dev`; `bus.run()` then serves nothing",
-    advice: "Keep it off the public network: it has no password. Code that gives a port goes before it.",
+    default: "8000 for `sagabox worker` and `dev`; none for `bus.run()`",
+    advice: "Keep it off the public network: it has no password. A port passed in code takes precedence.",
     example: "8000",
     read: (name: string, value: string) => wholeNumber(name, parseDecimal(value), { min: 0, max: 65_535 }),
   },
 } as const satisfies Record<string, EnvironmentVariable>;
 
-/** Variables that look like ours but are read by nobody, with the name that was probably meant. */
+/** Lists SAGABOX_* variables that do not exist, each with the name that was probably meant. */
 export function unknownVariables(
   env: Readonly<Record<string, string | undefined>>,
 ): readonly { name: string; suggestion: string | undefined }[] {
@@ -168,7 +168,7 @@ export function unknownVariables(
     .map((name) => ({ name, suggestion: findNearest(name, known) }));
 }
 
-/** The variables that name a file with a secret, and what they name. */
+/** Lists the `_FILE` variables that are set, each with its path. */
 export function secretFiles(
   env: Readonly<Record<string, string | undefined>>,
 ): readonly { readonly name: string; readonly path: string }[] {
@@ -185,7 +185,7 @@ function allVariables(): readonly EnvironmentVariable[] {
   return [...Object.values<EnvironmentVariable>(environmentVariables), ...allBrokerVariables()];
 }
 
-// The key of blind indexes follows from the only key there is, so that it is the same after every start.
+// The key of blind indexes is derived from the single key, so that it is equal after every start.
 function ringOfOne(name: string, value: string): string {
   const key = text(name, value, { pattern: /^[A-Za-z0-9+/_-]{43}=?$/ });
   const index = createHmac("sha256", Buffer.from(key, "base64")).update("sagabox index").digest("base64");

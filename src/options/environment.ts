@@ -8,7 +8,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 type Variables = typeof environmentVariables;
 
-/** What the environment says; settings it does not mention are absent. Times are milliseconds. */
+/** The settings found in the environment; others are absent. Durations are milliseconds. */
 export type EnvironmentOptions = {
   readonly [Option in keyof Variables]?: ReturnType<Variables[Option]["read"]>;
 };
@@ -16,8 +16,8 @@ export type EnvironmentOptions = {
 export type ReadSecret = (path: string) => string;
 
 /**
- * Reads and checks all variables, and reports every problem at once. Values are never repeated in errors, but for the path of a file. A general name
- * that the host application uses for something else is passed over.
+ * Reads and checks all variables. Throws one error that lists every problem; it never contains a value, except the path
+ * of a file. An invalid value under a general name such as LOG_LEVEL is ignored, because it may belong to the application.
  */
 export function readEnvironment(
   env: Environment,
@@ -42,7 +42,7 @@ export function gatherEnvironment(
       if (found !== undefined) options[option] = throwProblems(() => variable.read(found.name, found.value));
     } catch (error) {
       if (!isSagaboxError(error)) throw error;
-      if (!belongsToTheHost(env, variable)) problems.push(error.message);
+      if (!belongsToHost(env, variable)) problems.push(error.message);
     }
   }
   return { options: Object.freeze(options) as EnvironmentOptions, problems };
@@ -55,9 +55,9 @@ export function environmentInvalid(problems: readonly string[]): SagaboxError {
   );
 }
 
-// LOG_LEVEL or ENCRYPTION_KEY may mean something else to the application around us: what we cannot read there is not
-// ours. The database is an exception, since a bus cannot be without one.
-function belongsToTheHost(env: Environment, variable: EnvironmentVariable): boolean {
+// LOG_LEVEL or ENCRYPTION_KEY may mean something else to the host application, so an invalid value there is ignored.
+// The database URL is an exception, because a bus needs one.
+function belongsToHost(env: Environment, variable: EnvironmentVariable): boolean {
   if (variable === environmentVariables.databaseUrl) return false;
   if (variable.names.some((name) => variable.isOurs?.(env[name] ?? "") === true)) return false;
   return !variable.names.some(
@@ -65,7 +65,7 @@ function belongsToTheHost(env: Environment, variable: EnvironmentVariable): bool
   );
 }
 
-// Deployment tools often pass a variable that is meant to be unset as an empty text.
+// Deployment tools often pass an unset variable as an empty string.
 export function findVariable(env: Environment, variable: EnvironmentVariable, readSecret: ReadSecret) {
   for (const name of variable.names) {
     const value = env[name];

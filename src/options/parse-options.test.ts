@@ -48,15 +48,15 @@ test("a flag is a boolean and nothing that merely looks true", () => {
   expect(() => flag("f", 1)).toThrowError("f must be true or false, but is 1.");
 });
 
-test("a text is held to its length and pattern", () => {
+test("a string is checked against its length and pattern", () => {
   expect(text("t", "abc", { pattern: /^[a-c]+$/ })).toBe("abc");
   expect(() => text("t", "")).toThrowError("t must have 1 to 255 characters, but has 0.");
   expect(() => text("t", "d", { pattern: /^[a-c]+$/ })).toThrowError("t must match /^[a-c]+$/.");
   expect(() => text("t", "d", { pattern: /^[a-c]+$/, like: "abc" })).toThrowError("t must look like abc.");
-  expect(() => text("t", 1)).toThrowError("t must be a text, but is 1.");
+  expect(() => text("t", 1)).toThrowError("t must be a string, but is 1.");
 });
 
-test("an error about a text does not repeat it", () => {
+test("an error about a string does not contain it", () => {
   expect(() => wholeNumber("n", "hunter2")).toThrowError(/^((?!hunter2).)*$/);
   expect(() => text("n", "hunter2", { pattern: /^x$/ })).toThrowError(/^((?!hunter2).)*$/);
 });
@@ -64,7 +64,7 @@ test("an error about a text does not repeat it", () => {
 test("durations become milliseconds within bounds", () => {
   expect(milliseconds("lease", "30s")).toBe(30_000);
   expect(milliseconds("lease", 1_500)).toBe(1_500);
-  expect(() => milliseconds("lease", "soon")).toThrowError(/^lease must be a length of time/);
+  expect(() => milliseconds("lease", "soon")).toThrowError(/^lease must be a duration/);
   expect(() => milliseconds("lease", "1ms", { min: 10 })).toThrowError("lease must be from 10 ms to");
   expect(() => milliseconds("lease", "25d")).toThrowError(/^lease must be from 0 ms/);
   expect(() => milliseconds("keep", "90m", { min: 7 * 86_400_000, max: 30 * 86_400_000 })).toThrowError(

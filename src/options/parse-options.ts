@@ -6,7 +6,7 @@ export interface Bounds {
   readonly max?: number;
 }
 
-/** Refuses keys nobody reads: a misspelt option that is silently ignored is found in production. */
+/** Refuses unknown keys, so that a misspelt option is not silently ignored. */
 export function rejectUnknownKeys(where: string, options: object, known: readonly string[]): void {
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
     refuse("OPTIONS_INVALID", `${where} must be an object.`, undefined);
@@ -60,7 +60,7 @@ interface TextRules {
   readonly min?: number;
   readonly max?: number;
   readonly pattern?: RegExp;
-  /** One that fits the pattern, for people. */
+  /** An example that matches the pattern, for the error message. */
   readonly like?: string;
 }
 
@@ -71,7 +71,7 @@ export function text(
 ): string {
   reportCheck({ name, kind: "text", value, min, max, ...(pattern !== undefined && { pattern }) });
   if (typeof value !== "string") {
-    return refuse("OPTIONS_INVALID", `${name} must be a text, but is ${describe(value)}.`, "");
+    return refuse("OPTIONS_INVALID", `${name} must be a string, but is ${describe(value)}.`, "");
   }
   if (value.length < min || value.length > max) {
     const bounds = `${name} must have ${min} to ${max} characters, but has ${value.length}.`;
@@ -85,12 +85,12 @@ export function text(
   );
 }
 
-// Texts are described by their kind only: an option put in the wrong place may be a password.
+// Strings are described by their type only, because a misplaced option may be a password.
 function describe(value: unknown): string {
   if (typeof value === "number" || typeof value === "boolean" || value === undefined || value === null) {
     return String(value);
   }
-  if (typeof value === "string") return "a text";
-  if (Array.isArray(value)) return "a list";
+  if (typeof value === "string") return "a string";
+  if (Array.isArray(value)) return "an array";
   return typeof value === "object" ? "an object" : `a ${typeof value}`;
 }

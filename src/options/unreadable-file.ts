@@ -6,10 +6,10 @@ const reasons: Readonly<Record<string, string>> = {
   EISDIR: "it is a folder",
 };
 
-// Whoever confuses the two puts the secret itself where its path belongs; that is not repeated.
+// A value that is not a path may be the secret itself, so errors do not repeat it.
 const PATH = /^(?:\.{0,2}[\\/]|[A-Za-z]:[\\/])[\w.\\/ @-]*$/;
 
-/** A variable that should name a file does not name one that can be read. */
+/** Creates the error for a variable whose file cannot be read. */
 export function unreadableFile(name: string, path: string, cause: unknown): SagaboxError {
   const { code = "unknown reason" } = (cause ?? {}) as NodeJS.ErrnoException;
   const reason = reasons[code] ?? code;

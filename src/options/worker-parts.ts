@@ -1,6 +1,6 @@
 /**
- * What a running bus is made of. `relay` sends what was published, `consumers` handles what arrives and receives replies,
- * `sagas` moves sagas on, `upkeep` keeps partitions and forgets what is old, which only the owner of the tables may do.
+ * The parts of a worker. `relay` sends published messages, `consumers` handles received messages and replies, `sagas`
+ * advances sagas, `upkeep` manages partitions and deletes old rows, which requires the owner of the tables.
  */
 export const workerParts = ["relay", "consumers", "sagas", "upkeep"] as const;
 

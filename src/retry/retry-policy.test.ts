@@ -45,6 +45,6 @@ test("options override the defaults", () => {
 test("invalid options are rejected by name", () => {
   const read = (options: object) => () => retryPolicy("outbox.retry", options, outboxRetryPolicy);
   expect(read({ maxAttempts: 0 })).toThrowError("outbox.retry.maxAttempts must be a whole number from 1");
-  expect(read({ maxDelay: "long" })).toThrowError("outbox.retry.maxDelay must be a length of time");
+  expect(read({ maxDelay: "long" })).toThrowError("outbox.retry.maxDelay must be a duration");
   expect(read({ attempts: 3 })).toThrowError('outbox.retry has no option "attempts"');
 });

@@ -8,13 +8,13 @@ import { printable, printableJson, withoutPasswords } from "./printable.ts";
 export type LogFormat = "auto" | "json" | "pretty";
 
 export interface LoggerOptions {
-  /** The least important level that is written. Default "info". */
+  /** The least severe level that is written. Default "info". */
   readonly level?: LogLevel;
   /** "auto" is pretty on a terminal and JSON everywhere else. Default "auto". */
   readonly format?: LogFormat;
-  /** Written on every line, such as the service's name. */
+  /** Fields added to every line, such as the service name. */
   readonly bindings?: Readonly<Record<string, string>>;
-  /** Where whole lines go, line end included. Default: standard error. */
+  /** Writes one complete line, with its line end. Default: standard error. */
   readonly write?: (line: string) => void;
   readonly clock?: Clock;
 }
@@ -25,7 +25,7 @@ const RANK = { debug: 0, info: 1, warn: 2, error: 3, silent: 4 } as const;
 const MAX_TEXT_LENGTH = 1_000;
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 
-/** An observer that writes one line per event. Most equal troubles are counted instead of repeated without end. */
+/** Creates an observer that logs one line per event. Repeated similar lines are suppressed and counted. */
 export function logger(options: LoggerOptions = {}): Observer {
   const { level = "info", bindings = {}, clock = systemClock } = options;
   const write = options.write ?? ((line: string) => void process.stderr.write(line));
@@ -36,7 +36,7 @@ export function logger(options: LoggerOptions = {}): Observer {
       const own = logLevelFor(name, fields);
       if (RANK[own] < RANK[level]) return;
       const plain = plainFields(fields);
-      // Who asks for debug lines wants all of them.
+      // Debug lines are never suppressed.
       const all = own === "debug" || isAlwaysLogged(name);
       const suppressed = all ? 0 : guard.admit(`${own} ${repeatKey(name, plain)}`);
       if (suppressed === undefined) return;
@@ -58,7 +58,7 @@ export function logger(options: LoggerOptions = {}): Observer {
   };
 }
 
-/** The stream of its own for sagas: a line for every step of every saga, whatever the level. */
+/** Creates an observer that logs one line for every step of every saga, regardless of level. */
 export function sagaLog(options: LoggerOptions & Required<Pick<LoggerOptions, "write">>): Observer {
   const { clock = systemClock, bindings = {}, write } = options;
   const format = lineFormat(options.format ?? "auto");
@@ -82,7 +82,7 @@ function lineFormat(format: LogFormat): (record: LogRecord) => string {
   return (record) => prettyLine(record, colour);
 }
 
-// Only single values pass: whatever else may one day slip into an event, a payload is not printed by accident.
+// Only scalar values pass, so that a payload in an event is never printed by accident.
 function plainFields(fields: object): Record<string, Value> {
   const plain: Record<string, Value> = {};
   for (const [name, value] of Object.entries(fields) as [string, unknown][]) {
@@ -94,7 +94,7 @@ function plainFields(fields: object): Record<string, Value> {
   return plain;
 }
 
-// What is told while a message is handled is told on its behalf, whoever tells it.
+// Events emitted while a message is handled carry the context of that message.
 function contextFields(
   context: TelemetryContext | undefined = currentMessageContext(),
 ): Record<string, Value> {
@@ -106,7 +106,7 @@ function contextFields(
   };
 }
 
-// Ids and figures differ from line to line although the trouble is one and the same.
+// Ids and numbers are left out, because they differ between lines about one problem.
 function repeatKey(
   name: TelemetryName,
   { topic, consumer, scope, doing, reason, error }: Record<string, Value>,
@@ -116,7 +116,7 @@ function repeatKey(
   return [name, topic, consumer, scope, doing, reason, trouble].join("\u0000");
 }
 
-// Cut generously before the search for passwords, so that none loses the part it is recognised by.
+// Cut at ten times the limit before searching for passwords, so that a cut does not hide the end of one.
 function cleanText(text: string): string {
   const safe = withoutPasswords(text.slice(0, 10 * MAX_TEXT_LENGTH));
   return safe.length <= MAX_TEXT_LENGTH ? safe : `${safe.slice(0, MAX_TEXT_LENGTH)}…`;
@@ -133,7 +133,7 @@ interface LogRecord {
   readonly fields: Readonly<Record<string, string | number | boolean | null>>;
 }
 
-/** For machines: one JSON object, without the line end. */
+/** Formats a record as one JSON object, without the line end. */
 function jsonLine({ timeMs, level, event, fields }: LogRecord): string {
   const rounded = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, round(value)]));
   return printableJson({ time: new Date(timeMs).toISOString(), level, event, ...rounded });
@@ -141,7 +141,7 @@ function jsonLine({ timeMs, level, event, fields }: LogRecord): string {
 
 const COLOURS = { debug: 90, info: 36, warn: 33, error: 31 } as const;
 
-/** For people: time, level, event, then name=value. */
+/** Formats a record for people: time, level, event, then name=value pairs. */
 function prettyLine({ timeMs, level, event, fields }: LogRecord, colour: boolean): string {
   const paint = (code: number, text: string): string => (colour ? `\u001b[${code}m${text}\u001b[0m` : text);
   const pairs = Object.entries(fields).map(
@@ -151,7 +151,7 @@ function prettyLine({ timeMs, level, event, fields }: LogRecord, colour: boolean
   return [paint(90, time), paint(COLOURS[level], level.padEnd(5)), printable(event), ...pairs].join(" ");
 }
 
-// Nobody reads the nanoseconds of a duration.
+// Microseconds are precise enough for durations in milliseconds.
 function round<T>(value: T): T | number {
   return typeof value === "number" ? Math.round(value * 1_000) / 1_000 : value;
 }
@@ -163,10 +163,10 @@ function formatValue(value: string | number | boolean | null): string {
 
 interface RepeatGuardOptions {
   readonly clock: Clock;
-  /** How many equal lines pass in one window. */
+  /** How many similar lines pass in one window. */
   readonly burst: number;
   readonly windowMs: number;
-  /** How many kinds of line are told apart; all others share one allowance. */
+  /** How many kinds of line are tracked; all others share one allowance. */
   readonly kinds: number;
 }
 
@@ -176,7 +176,7 @@ interface Kind {
   suppressed: number;
 }
 
-/** Lets a few equal lines pass in each window and counts the rest, so that a broken database cannot fill a disk. */
+/** Passes a few similar lines per window and counts the rest, so that a broken database cannot fill a disk. */
 class RepeatGuard {
   readonly #options: RepeatGuardOptions;
   readonly #kinds = new Map<string, Kind>();
@@ -185,7 +185,7 @@ class RepeatGuard {
     this.#options = options;
   }
 
-  /** How many equal lines were held back since the last that passed; undefined when this one is held back too. */
+  /** Returns how many similar lines were suppressed since the last that passed; undefined if this one is suppressed. */
   admit(key: string): number | undefined {
     const { clock, burst, windowMs } = this.#options;
     const nowMs = clock.monotonicMs();

@@ -1,9 +1,9 @@
-/** Text that cannot end a label or start a statement of Mermaid's, whoever chose it. */
+/** Escapes text so that it cannot end a Mermaid label or start a statement. */
 export function mermaidText(text: string): string {
   return text.replaceAll(/[^\p{L}\p{N} .,:+_()/→-]/gu, "_").slice(0, 200);
 }
 
-/** A length of time for people, in the unit that fits. */
+/** Formats a duration for people, in a fitting unit. */
 export function durationText(ms: number): string {
   if (ms < 1_000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;

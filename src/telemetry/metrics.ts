@@ -15,13 +15,13 @@ export interface Series {
   sum: number;
 }
 
-/** What can be done with a metric, wherever it is kept. Label values come in the order of the definition. */
+/** The operations on a metric. Label values are in the order of the definition. */
 export interface Instrument {
   add(amount: number, ...labels: string[]): void;
   set(value: number, ...labels: string[]): void;
-  /** Records the same value several times at once, as a batch has one duration for all its messages. */
+  /** Records a value several times, such as the duration of a batch for each of its messages. */
   observe(value: number, times: number, ...labels: string[]): void;
-  /** A gauge only: what nobody knows any more is not shown. */
+  /** Removes a series of a gauge whose value is no longer known. */
   forget(...labels: string[]): void;
 }
 
@@ -33,13 +33,13 @@ export class Metric implements Instrument {
   readonly definition: MetricDefinition;
   readonly #cap: number;
   readonly #series = new Map<string, Series>();
-  /** Found last, and by which labels: what is told of a batch is told with the same ones again and again. */
+  /** The series found last, a cache for events of one batch, which carry equal labels. */
   #last: { readonly labels: readonly string[]; readonly series: Series } | undefined;
 
   constructor(definition: MetricDefinition, cap: number) {
     this.definition = definition;
     this.#cap = cap;
-    // A metric without labels is shown from the start, so that a missing one means a missing process.
+    // A metric without labels is exposed from the start, so that a missing series means a missing worker.
     if (definition.labels.length === 0) this.#find([]);
   }
 
@@ -55,7 +55,7 @@ export class Metric implements Instrument {
     this.#find(labels).value = value;
   }
 
-  /** The labels under which these are kept: within the cap, and as they are written. */
+  /** Returns the labels of the series that counts these: truncated, and "other" beyond the cap. */
   findLabels(labels: readonly string[]): readonly string[] {
     return this.#find(labels).labels;
   }
@@ -87,10 +87,10 @@ export class Metric implements Instrument {
     if (labels.length !== names.length) {
       throw new RangeError(`${name} has ${names.length} labels, but ${labels.length} values were given.`);
     }
-    // Two values that look alike once written must share a series: a page with a line twice is refused whole.
+    // Labels that are equal after truncation share a series: Prometheus rejects a page with duplicate series.
     const writable = labels.map(truncateLabel);
     if (writable.some((label, index) => label !== labels[index])) return this.#find(writable);
-    // The last place is kept for the overflow itself.
+    // The last slot is reserved for the overflow series.
     if (this.#series.size >= this.#cap - 1 && labels.some((label) => label !== OVERFLOW)) {
       return this.#find(labels.map(() => OVERFLOW));
     }
@@ -119,7 +119,7 @@ function truncateLabel(label: string): string {
   return Buffer.from(label.slice(0, MAX_LABEL_LENGTH)).toString();
 }
 
-/** A fixed set of metrics, made once from their definitions. */
+/** A fixed set of metrics, created from their definitions. */
 export class MetricRegistry<Name extends string> {
   readonly #metrics: ReadonlyMap<string, Metric>;
 

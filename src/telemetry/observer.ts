@@ -1,6 +1,6 @@
 import type { TelemetryContext, TelemetryEvents, TelemetryName } from "./events.ts";
 
-/** The port every room speaks to. An observer must not throw and must not wait. */
+/** Receives telemetry events. `emit` must neither throw nor block. */
 export interface Observer {
   emit<Name extends TelemetryName>(
     name: Name,
@@ -11,12 +11,12 @@ export interface Observer {
 
 export const silentObserver: Observer = { emit: () => undefined };
 
-/** A sink may be written as an async function, which TypeScript lets pass; its failure would end the process. */
-export function dropFailure(told: unknown): void {
-  if (told instanceof Promise) told.catch(() => undefined);
+/** Ignores the rejection of a sink written as an async function, which would otherwise end the process. */
+export function dropFailure(result: unknown): void {
+  if (result instanceof Promise) result.catch(() => undefined);
 }
 
-/** Tells each observer in turn; one that throws does not keep the others from hearing. */
+/** Combines observers into one that emits to each. An observer that throws does not affect the others. */
 export function fanOut(observers: readonly Observer[]): Observer {
   if (observers.length === 1 && observers[0] !== undefined) return observers[0];
   return {

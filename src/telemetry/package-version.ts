@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 
 let version: string | undefined;
 
-/** The version in package.json, which lies two folders up both in the sources and in the built package. */
+/** Returns the version in package.json, which is two folders up in both the sources and the built package. */
 export function packageVersion(): string {
   if (version !== undefined) return version;
   const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");

@@ -2,20 +2,20 @@
 // and paragraph separators, tags. A terminal or a viewer would act on them instead of showing them.
 const DECEPTIVE =
   /[\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]|[\u{e0000}-\u{e007f}]/gu;
-// eslint-disable-next-line no-control-regex -- control characters are what this is about
+// eslint-disable-next-line no-control-regex -- the pattern must match control characters
 const CONTROL = /[\u0000-\u001f]/g;
 
-/** One line of text that a terminal shows as it is: everything that would act is written as an escape. */
+/** Escapes control and deceptive characters, so that a terminal shows the text literally on one line. */
 export function printable(text: string): string {
   return text.replace(CONTROL, controlEscape).replace(DECEPTIVE, unicodeEscape);
 }
 
-/** JSON on one line in which deceptive characters are escapes too; it still parses to the same value. */
+/** Formats a value as JSON on one line with deceptive characters escaped. It parses to an equal value. */
 export function printableJson(value: unknown): string {
   return JSON.stringify(value).replace(DECEPTIVE, unicodeEscape);
 }
 
-/** The text without the password of any connection address in it. Made for short texts: cut long ones first. */
+/** Masks the passwords of connection URLs in a text. Cut long texts first. */
 export function withoutPasswords(text: string): string {
   return text
     .replace(/(\b[a-z][a-z0-9+.-]{0,30}:\/\/[^\s:/?#@]{0,100}):\S*@/gi, "$1:***@")

@@ -9,7 +9,7 @@ export interface PrometheusOptions {
   readonly seriesPerMetric?: number;
 }
 
-/** An observer that counts, and the page a Prometheus server scrapes. */
+/** An observer that records metrics and renders the page that Prometheus scrapes. */
 export interface PrometheusObserver extends Observer {
   readonly contentType: string;
   text(): string;
@@ -30,7 +30,7 @@ export type Recorders = { readonly [Name in TelemetryName]: (fields: TelemetryEv
 
 const recordNothing = (): void => undefined;
 
-/** Which metrics an event changes; the same whoever keeps them. */
+/** Maps each event to the metrics it changes, for Prometheus and OpenTelemetry alike. */
 export function recordersFor(metric: (name: MetricName) => Instrument): Recorders {
   return {
     ...outboxRecorders(metric),
@@ -236,7 +236,7 @@ function plainLine({ definition: { name, labels } }: Metric, series: Series): st
   return `${name}${labelSet(labels, series.labels)} ${formatNumber(series.value)}\n`;
 }
 
-// Each bucket counts everything up to its bound, so the figures only grow.
+// Buckets are cumulative: each counts all observations up to its bound.
 function histogramLines({ definition }: Metric, series: Series): string {
   const { name, labels, buckets = [] } = definition;
   let total = 0;

@@ -9,11 +9,11 @@ import {
   type Tracing,
 } from "./tracing.ts";
 
-/** What spans say of a message. Its key and its data are left out: both may be about a person. */
+/** The message fields recorded in spans. Key and data are excluded, because both may be personal. */
 export type SpanMessage = Pick<Message, "id" | "type" | "topic"> &
   Partial<Pick<Message, "correlationId" | "traceparent" | "sagaId">>;
 
-/** What spans say of an instance of a saga. */
+/** The fields of a saga instance recorded in spans. */
 export interface SpanSaga {
   readonly id: string;
   readonly type: string;
@@ -27,12 +27,12 @@ interface DeliveryAttempt {
 
 const MAX_TEXT_LENGTH = 1_000;
 const MAX_STACK_LENGTH = 4_000;
-/** As many as an SDK keeps by default. */
+/** The default limit of OpenTelemetry SDKs. */
 const MAX_LINKS = 128;
 
 /**
- * The spans of this library, by the messaging conventions of OpenTelemetry: `create` where a message is written, `send`
- * where it goes to the broker, `process` where it is handled. Without tracing every one of them is the silent span.
+ * Creates spans by the messaging conventions of OpenTelemetry: `create` when a message is written, `send` when it is
+ * sent to the broker, `process` when it is handled. Without tracing every span is the silent span.
  */
 export class Spans {
   readonly enabled: boolean;
@@ -45,12 +45,12 @@ export class Spans {
     this.#system = system === "postgres" ? "postgresql" : system;
   }
 
-  /** The span that runs, ours or the caller's. */
+  /** Returns the active span, of this library or of the caller. */
   currentSpan(): Span {
     return this.#tracing?.active() ?? silentSpan;
   }
 
-  /** A message is made. It carries this span's traceparent, so that all that becomes of it belongs to one trace. */
+  /** Starts the span of a new message. The message carries its traceparent, so that later spans join the trace. */
   create(message: SpanMessage, caused: string | undefined, said: string | undefined): Span {
     return this.#begin("create", "producer", message.topic, {
       parent: said ?? this.currentSpan().traceparent ?? caused,
@@ -58,7 +58,7 @@ export class Spans {
     });
   }
 
-  /** One trip to the broker: a span in the trace of each message, and one for the trip where it carries several. */
+  /** Starts the spans of one send: one in the trace of each message, and one for the batch if it has several. */
   send(messages: readonly SpanMessage[], via: "relay" | "optimistic"): SendSpans {
     if (!this.enabled) return silentSend;
     const many = messages.length > 1;
@@ -74,7 +74,7 @@ export class Spans {
     return { each, trip: many ? trip : (each[0] ?? silentSpan) };
   }
 
-  /** A message is handled. What the handler does belongs to it. */
+  /** Starts the span of a handler. Spans started by the handler become its children. */
   process(message: SpanMessage, { consumer, attempt }: DeliveryAttempt): Span {
     return this.#begin("process", "consumer", message.topic, {
       parent: message.traceparent,
@@ -87,7 +87,7 @@ export class Spans {
     });
   }
 
-  /** Several are handled at once, in the trace of `within` or in one of their own. */
+  /** Starts the span of a batch of messages, in the trace of `within` or in a new trace. */
   processBatch(messages: readonly SpanMessage[], consumer: string, within?: string): Span {
     return this.#begin("process", "consumer", onlyTopic(messages), {
       parent: within,
@@ -99,7 +99,7 @@ export class Spans {
     });
   }
 
-  /** Somebody waits for a reply. */
+  /** Starts the span of a request that waits for its reply. */
   request(type: string, said: string | undefined): Span {
     return this.#internal(`request ${type}`, {
       parent: said ?? this.currentSpan().traceparent,
@@ -114,14 +114,14 @@ export class Spans {
     });
   }
 
-  /** An instance goes from one state to the next, in its own trace whoever made it move. */
+  /** Starts the span of a saga transition, in the trace of the instance. */
   transition(saga: SpanSaga, attributes: SpanAttributes): Span {
     return this.#internal(`transition ${saga.type}`, this.#startSagaSpan(saga, attributes));
   }
 
-  /** A local step of an instance, or its undo. */
+  /** Starts the span of a local step or its compensation. */
   step(saga: SpanSaga, step: string, attributes: SpanAttributes): Span {
-    const name = step.replace(/@.*/, ""); // rounds of a repetition share a name
+    const name = step.replace(/@.*/, ""); // iterations of a repeated step share a name
     return this.#internal(`step ${saga.type} ${name}`, {
       ...this.#startSagaSpan(saga, { "sagabox.saga.step": step, ...attributes }),
     });
@@ -175,7 +175,7 @@ export class Spans {
 
 export const silentSpans = new Spans(undefined, "none");
 
-/** The spans of one trip. */
+/** The spans of one send: one for each message, and one for the batch. */
 export interface SendSpans {
   readonly each: readonly Span[];
   readonly trip: Span;
@@ -183,7 +183,7 @@ export interface SendSpans {
 
 const silentSend: SendSpans = { each: [], trip: silentSpan };
 
-/** Ends the spans of a trip; `failureOf` says what became of each message. */
+/** Ends the spans of a send. `failureOf` returns the error of a message, undefined if it was sent. */
 export function endSend(spans: SendSpans, failureOf: (index: number) => Error | undefined): void {
   for (const [index, span] of spans.each.entries()) {
     const error = failureOf(index);
@@ -197,7 +197,7 @@ export function endSend(spans: SendSpans, failureOf: (index: number) => Error | 
   if (!spans.each.includes(spans.trip)) spans.trip.end();
 }
 
-/** An error as a span tells it. Whoever calls this has taken personal texts out of it. */
+/** Describes an error for a span. The caller must have removed personal data from it. */
 export function spanFailure(error: Error): SpanFailure {
   return {
     type: failureType(error),
@@ -206,7 +206,7 @@ export function spanFailure(error: Error): SpanFailure {
   };
 }
 
-/** The class of an error and nothing it says, for where nobody knows what that may hold. */
+/** Returns the code or class name of an error without its message, which may contain personal data. */
 export function failureType(error: unknown): string {
   if (isSagaboxError(error)) return error.code;
   return error instanceof Error ? error.name.slice(0, 100) : "unknown";

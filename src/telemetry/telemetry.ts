@@ -1,7 +1,7 @@
 import type { Observer } from "./observer.ts";
 import type { Tracing } from "./tracing.ts";
 
-/** Where a bus sends what it tells, beside its log and its own page of metrics. */
+/** The tracer and observer of a bus, in addition to its log and its metrics page. */
 export interface Telemetry {
   readonly tracing?: Tracing | undefined;
   readonly observer?: Observer | undefined;

@@ -4,26 +4,26 @@ export type SpanAttributes = Readonly<Record<string, SpanValue | undefined>>;
 export interface SpanStart {
   readonly name: string;
   readonly kind: "producer" | "consumer" | "client" | "internal";
-  /** The traceparent of the span it belongs to; without one it begins a trace. */
+  /** The traceparent of the parent span; without one the span starts a trace. */
   readonly parent?: string | undefined;
-  /** The traceparents of others it has to do with. */
+  /** The traceparents of linked spans. */
   readonly links?: readonly string[];
   readonly attributes: SpanAttributes;
 }
 
-/** What went wrong, in words that may be written down anywhere. */
+/** Describes a failure without personal data. */
 export interface SpanFailure {
-  /** A class of failures, of which there are few. */
+  /** Error code or class name; few distinct values. */
   readonly type: string;
   readonly message?: string | undefined;
   readonly stack?: string | undefined;
 }
 
-/** Something that takes time. None of its methods throws. */
+/** A span of a trace. None of its methods throws. */
 export interface Span {
-  /** What others name it by; undefined when there is nothing to name. */
+  /** The W3C traceparent of this span; undefined if it is not recorded. */
   readonly traceparent: string | undefined;
-  /** Whatever is begun in here, by us or by the user's own code, belongs to it. */
+  /** Runs `work` with this span active, so that spans started inside become its children. */
   run<T>(work: () => T): T;
   set(attributes: SpanAttributes): void;
   note(event: string, attributes?: SpanAttributes): void;
@@ -31,14 +31,14 @@ export interface Span {
   end(): void;
 }
 
-/** The port through which rooms tell what belongs to which trace. Made by `sagabox/opentelemetry`, or by nobody. */
+/** Starts spans. Implemented by `sagabox/opentelemetry`. */
 export interface Tracing {
   begin(start: SpanStart): Span;
-  /** The span that the calling code runs in. */
+  /** Returns the span that is active in the calling code. */
   active(): Span | undefined;
 }
 
-/** Stands for every span that nobody wants. */
+/** A span that records nothing, used if tracing is off. */
 export const silentSpan: Span = {
   traceparent: undefined,
   run: (work) => work(),

@@ -1,4 +1,4 @@
-// Traces and metrics through the api of OpenTelemetry. Whichever SDK the service has registered gets them; without one
+// Exports traces and metrics through the OpenTelemetry API to the SDK that the service has registered. Without an SDK
 // nothing is recorded.
 import { metrics, trace, type MeterProvider, type TracerProvider } from "@opentelemetry/api";
 import { packageVersion, type Telemetry } from "../index.ts";
@@ -6,15 +6,15 @@ import { otelMetrics } from "./metrics.ts";
 import { otelTracing } from "./tracing.ts";
 
 export interface OpenTelemetryOptions {
-  /** False for no traces. Default: the provider that is registered with the api. */
+  /** False turns traces off. Default: the provider registered with the OpenTelemetry API. */
   readonly tracerProvider?: TracerProvider | false;
-  /** False for no metrics. Default: the provider that is registered with the api. */
+  /** False turns metrics off. Default: the provider registered with the OpenTelemetry API. */
   readonly meterProvider?: MeterProvider | false;
   /** How many label combinations one metric may have; the rest is counted as "other". Default 500. */
   readonly seriesPerMetric?: number;
 }
 
-/** For `createBus({ telemetry })`. Made once in a process, for however many buses it has. */
+/** Creates the value for `createBus({ telemetry })`. Call it once per process and share it between buses. */
 export function openTelemetry(options: OpenTelemetryOptions = {}): Telemetry {
   const { tracerProvider, meterProvider, seriesPerMetric = 500 } = options;
   const version = packageVersion();

@@ -12,14 +12,14 @@ import {
 } from "../index.ts";
 
 /**
- * The metrics of the catalogue under the same names. Counters and gauges are kept here and asked for when the SDK
- * collects, so that both ways show the same figures under the same cap; histograms are recorded as they happen.
+ * Exports the metrics of the catalogue under their names. Counters and gauges are kept in a registry and read when the
+ * SDK collects, so that they equal the Prometheus values and share its cap. Histograms are recorded immediately.
  */
 export function otelMetrics(meter: () => Meter, seriesPerMetric: number): Observer {
   let recorders: Recorders | undefined;
   return {
     emit(name, fields) {
-      // Not before something is told: whoever registers an SDK after making the bus is heard too.
+      // Created at the first event, so that an SDK registered after createBus() is used too.
       recorders ??= createRecorders(meter(), seriesPerMetric);
       recorders[name](fields);
     },

@@ -27,7 +27,7 @@ const KINDS = {
   internal: SpanKind.INTERNAL,
 } as const;
 
-/** Spans through the api of OpenTelemetry, which does nothing until somebody registers an SDK. */
+/** Creates spans through the OpenTelemetry API, which records nothing until an SDK is registered. */
 export function otelTracing(tracer: Tracer): Tracing {
   return {
     begin: (start) => quietly(() => begin(tracer, start)) ?? silentSpan,
@@ -78,7 +78,7 @@ function fail(span: OtelSpan, { type, message, stack }: SpanFailure): void {
   );
 }
 
-/** A sampler, a processor or an exporter that is broken must not stop a message, least of all one that is sent already. */
+/** Ignores errors of a sampler, processor or exporter: they must not stop a message. */
 function quietly<T>(work: () => T): T | undefined {
   try {
     return work();
@@ -87,7 +87,7 @@ function quietly<T>(work: () => T): T | undefined {
   }
 }
 
-/** The work is done once, whatever the context manager does. */
+/** Runs the work exactly once, even if the context manager throws. */
 function runIn<T>(within: Context, work: () => T): T {
   let isBegun = false;
   try {
@@ -101,7 +101,7 @@ function runIn<T>(within: Context, work: () => T): T {
   }
 }
 
-// The caller's own span is taken as it is: made anew from its text it would count as one of another process.
+// Reuse the active context if it is the parent; a context parsed from a traceparent would count as remote.
 function parentContext(parent: string | undefined): Context | undefined {
   const other = parseSpanContext(parent);
   if (other === undefined) return undefined;

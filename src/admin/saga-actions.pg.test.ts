@@ -103,7 +103,7 @@ test("F10: past the pivot a step is settled by hand with the result it would hav
   await at(sagaId, "failed");
   await expect(bus.sagas.compensate(sagaId, by)).rejects.toMatchObject({
     code: "SAGA_ACTION_REFUSED",
-    message: `Saga ${sagaId} cannot do "compensate": it is past its pivot, from where it only goes forward.`,
+    message: `Saga ${sagaId} cannot do "compensate": it is past its pivot and can only go forward.`,
   });
   await bus.sagas.settle(sagaId, { ...by, step: "ship", result: "by bicycle" });
   await at(sagaId, "completed");

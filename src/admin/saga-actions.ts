@@ -216,7 +216,7 @@ function judgeByState({ status, state }: LoadedInstance, asked: RequestedAction)
     case "compensate":
     case "cancel":
       if (state.direction === "backward") return already;
-      if (state.pivoted) return refuseAction("it is past its pivot, from where it only goes forward");
+      if (state.pivoted) return refuseAction("it is past its pivot and can only go forward");
       return asked.kind === "cancel" && status === "completed" ? refuseAction("it has completed") : possible;
     case "event":
       if (hasEnded(status)) return refuseAction("it has ended");

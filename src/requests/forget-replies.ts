@@ -9,7 +9,7 @@ export interface ForgetRepliesOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Deletes replies that nobody waits for any more. Resolves with how many. */
+/** Deletes replies older than `olderThanMs`. Resolves with the number of deleted rows. */
 export async function forgetReplies(
   database: Database,
   schema: string,

@@ -1,6 +1,6 @@
-// Asking and waiting for the answer: a command goes out through the outbox with the name of a reply topic, whoever
-// handles it answers in the transaction of its effect, and a consumer of the asking service writes the answer into a
-// table where the waiting process finds it, in whichever process it arrived. Nothing here is needed to handle a request.
+// Request and reply: a command is sent through the outbox with a reply topic. Its handler replies in the transaction of
+// its effect. A consumer of the requesting service stores the reply in a table, where the waiting process reads it, no
+// matter which process received it. Services that only handle requests do not need this room.
 export { forgetReplies } from "./forget-replies.ts";
 export { parseReplyNotice, Replies } from "./replies.ts";
 export { replyConsumer } from "./reply-consumer.ts";

@@ -9,11 +9,11 @@ export interface RepliesOptions {
   readonly database: Database;
   readonly schema: string;
   readonly observer: Observer;
-  /** How often is looked although nothing was said. Default 500. */
+  /** Milliseconds between polls without a notification. Default 500. */
   readonly pollMs?: number;
 }
 
-/** What became of a request. */
+/** The outcome of a request. */
 export type Answer =
   | { readonly outcome: "done"; readonly reply?: Json; readonly sealed?: string }
   | { readonly outcome: "failed"; readonly reason: string; readonly error: string };
@@ -28,19 +28,19 @@ interface Row {
 
 const NOTICE_PREFIX = "reply:";
 
-/** What is said on the channel when a reply was written. */
+/** The payload of the notification for a stored reply. */
 export function replyNotice(requestId: string): string {
   return NOTICE_PREFIX + requestId;
 }
 
-/** The id in such a note; undefined when something else was said. */
+/** The request id in a notification payload. Undefined if the payload is not about a reply. */
 export function parseReplyNotice(payload: string): string | undefined {
   return payload.startsWith(NOTICE_PREFIX) ? payload.slice(NOTICE_PREFIX.length) : undefined;
 }
 
 /**
- * Those of this process who wait for a reply. Woken by a notification, and looking by itself now and then since one can
- * be lost, it reads the replies to all of them in one statement.
+ * The requests of this process that wait for a reply. Reads all their replies in one statement, woken by a notification;
+ * also polls, because a notification can be lost.
  */
 export class Replies implements Service {
   readonly #options: RepliesOptions;
@@ -63,7 +63,7 @@ export class Replies implements Service {
     });
   }
 
-  /** How many wait here. */
+  /** How many requests wait for a reply. */
   get size(): number {
     return this.#waiting.size;
   }
@@ -76,23 +76,23 @@ export class Replies implements Service {
     return this.#loop.stop();
   }
 
-  /** Everybody who still waits hears this instead. */
+  /** Rejects all waiting requests with this error. */
   giveUp(error: Error): void {
     for (const requestId of this.#waiting.keys()) this.#settle(requestId, error);
   }
 
-  /** A reply to this request was written, or anything may have been when it is undefined. */
+  /** Signals that a reply to this request was stored, or to any request if no id is given. */
   wake(requestId?: string): void {
     if (requestId === undefined ? this.#waiting.size > 0 : this.#waiting.has(requestId)) this.#loop.wake();
   }
 
-  /** Resolves with the answer, whenever it comes. Whoever waits no longer must say so. */
+  /** Waits for the reply without a timeout. The caller must call `forget` when it stops waiting. */
   expect(requestId: string): { readonly answer: Promise<Answer>; readonly forget: () => void } {
     let settle: (answer: Answer | Error) => void = () => undefined;
     const answer = new Promise<Answer>((resolve, reject) => {
-      settle = (given) => (given instanceof Error ? reject(given) : resolve(given));
+      settle = (result) => (result instanceof Error ? reject(result) : resolve(result));
     });
-    answer.catch(() => undefined); // whoever waits has a deadline and may have left
+    answer.catch(() => undefined); // the caller may have timed out
     const others = this.#waiting.get(requestId);
     if (others === undefined) this.#waiting.set(requestId, new Set([settle]));
     else others.add(settle);

@@ -6,11 +6,11 @@ import { requestStatements } from "./statements.ts";
 
 export type ReplyConsumerParts = Omit<ConsumerParts, "definition" | "ledger"> & {
   readonly schema: string;
-  /** Where those who wait are told. */
+  /** Notification channel for stored replies. */
   readonly channel: string;
 };
 
-/** Writes replies to this service into the table where those who wait look. Its members compete like all others. */
+/** Makes the consumer that stores replies to this service in the `reply` table. All workers of the service share it. */
 export function replyConsumer({ schema, channel, ...parts }: ReplyConsumerParts): Consumer {
   const topic = replyTopicFor(parts.service);
   const { keep } = requestStatements(quoteSchema(schema));
@@ -18,7 +18,7 @@ export function replyConsumer({ schema, channel, ...parts }: ReplyConsumerParts)
   registry.on(replyContract(topic), {
     consumer: `${topic.slice("replies.".length)}.replies`,
     ordered: false,
-    from: "beginning", // a reply may be there before its first reader is
+    from: "beginning", // a reply may arrive before the consumer first starts
     statement: ({ data }) => ({
       text: keep,
       params: [data.requestId, data.outcome, encodeJson(data), channel, replyNotice(data.requestId)],

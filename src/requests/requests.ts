@@ -17,14 +17,14 @@ import type { Database, OwnedTransaction } from "../storage/index.ts";
 import { failureType, type Observer, type Spans } from "../telemetry/index.ts";
 import type { Answer, Replies } from "./replies.ts";
 
-/** What a request may say beside its data; the rest of the publish options makes no sense for one who waits. */
+/** Options of a request. Publish options that make no sense for a caller that waits are left out. */
 export interface RequestOptions extends Pick<
   PublishOptions,
   "id" | "key" | "topic" | "priority" | "ttl" | "headers" | "correlationId" | "traceparent"
 > {
   /**
-   * How long the call may take in all: joining the group that receives replies, writing the command, waiting for the
-   * answer. A command that was written may still be carried out afterwards, unless `ttl` forbids it.
+   * Limit for the whole call: joining the consumer group for replies, writing the command, waiting for the reply. A
+   * command that was written may still run after the timeout; set `ttl` to prevent that.
    */
   readonly timeout: Duration | number;
 }
@@ -35,9 +35,9 @@ export interface RequestsParts {
   readonly compose: Compose;
   readonly scope: (tx: OwnedTransaction) => TransactionScope;
   readonly replies: Replies;
-  /** Opens the personal fields in the reply to the command of this name. */
+  /** Decrypts the personal fields in the reply to the named command. */
   readonly openReply?: (name: string, reply: Json) => Promise<UnpackedPayload>;
-  /** Made at the first request: a service that never asks needs none. */
+  /** Called at the first request, so that a service without requests has no reply consumer. */
   readonly makeConsumer: (lease: Lease | undefined) => Consumer;
   readonly observer: Observer;
   readonly spans: Spans;
@@ -45,12 +45,12 @@ export interface RequestsParts {
 
 type Outcome = "done" | "failed" | "timeout";
 
-/** One call. What it started may outlive it, and must see that it is over. */
+/** One call of `request`. Work that it started may outlive it and checks `over`. */
 interface PendingRequest {
   readonly outgoing: Outgoing;
   readonly timeoutMs: number;
   readonly began: number;
-  /** The command may be written from here on. */
+  /** Whether the command may have been written. */
   sending: boolean;
   over: boolean;
   forget: () => void;
@@ -69,15 +69,15 @@ export class Requests {
   }
 
   /**
-   * From here on requests are taken. `beforeReceiving` is called before the first of them, since receiving replies needs
-   * connections. When `lease` ends, replies are left to other workers of the service.
+   * Starts accepting requests. `beforeReceiving` is called before the first one, because receiving replies needs
+   * connections. When `lease` ends, other workers of the service receive the replies.
    */
   open(beforeReceiving: () => void, lease: Lease | undefined): void {
     this.#beforeReceiving = beforeReceiving;
     this.#lease = lease;
   }
 
-  /** Takes no more; whoever waits hears that the bus was stopped. */
+  /** Stops accepting requests and rejects waiting ones with BUS_STOPPED. */
   async close(): Promise<void> {
     this.#beforeReceiving = undefined;
     const { replies } = this.#parts;
@@ -90,7 +90,7 @@ export class Requests {
     }
   }
 
-  /** Undefined as long as nothing was asked. */
+  /** Health of the reply consumer. Undefined before the first request. */
   health(): { readonly name: string; readonly ok: boolean } | undefined {
     return this.#consumer === undefined
       ? undefined
@@ -110,7 +110,7 @@ export class Requests {
       );
     }
     const span = this.#parts.spans.request(contract.name, options.traceparent);
-    // The command belongs to this span, which belongs to what the caller said.
+    // The command's span is a child of this span, which is a child of the caller's.
     const within = span.traceparent === undefined ? options : { ...options, traceparent: span.traceparent };
     try {
       return await span.run(() => this.#sendAndAwait(contract, data, within, timeoutMs));
@@ -154,7 +154,7 @@ export class Requests {
   async #ask(asked: PendingRequest): Promise<Answer> {
     await this.#receive();
     if (asked.over) throw notSentError();
-    // Before the command is out, so that not even the quickest reply is missed.
+    // Registered before the command is sent, so that no reply is missed.
     const { answer, forget } = this.#parts.replies.expect(asked.outgoing.message.id);
     asked.forget = forget;
     await this.#send(asked);
@@ -180,7 +180,7 @@ export class Requests {
       return validateReply(contract, given.reply) as ReplyOf<C> | Promise<ReplyOf<C>>;
     }
     const { data, hidden } = await this.#parts.openReply(contract.name, given.reply);
-    // A schema has no words for what is hidden.
+    // Hidden fields would not match the schema.
     return (hidden.length > 0 ? data : await validateReply(contract, data)) as ReplyOf<C>;
   }
 
@@ -188,7 +188,7 @@ export class Requests {
     const tx = await this.#parts.database.begin();
     const scope = this.#parts.scope(tx);
     try {
-      // Whoever asked has been told that it was not sent.
+      // The caller has already got the error that the command was not sent.
       if (asked.over) throw notSentError();
       asked.sending = true;
       await scope.add(asked.outgoing);
@@ -239,7 +239,7 @@ function timeoutError(name: string, { outgoing, timeoutMs, sending }: PendingReq
   return new RequestError("REQUEST_TIMEOUT", text, { requestId });
 }
 
-// Heard by nobody: the one who asked has left.
+// Never seen: the caller has timed out already.
 function notSentError(): Error {
   return new Error("the request was over before it was sent");
 }

@@ -1,17 +1,17 @@
 import { defineStatement } from "../storage/index.ts";
 
-/** SQL of the room. `schema` is quoted already. */
+/** SQL statements of this room. `schema` must be quoted. */
 export function requestStatements(schema: string) {
   return {
-    // Wrapped by the inbox, so that a reply delivered twice is written once. A failure that somebody repaired by a
-    // replay makes room for the answer. The parameters: id, outcome, body, channel, payload.
+    // The inbox wraps this statement, so a reply delivered twice is stored once. A reply after the replay of a dead letter
+    // replaces the stored failure. Parameters: id, outcome, body, channel, payload.
     keep: `insert into ${schema}.reply as kept (request_id, outcome, body)
            select $1::text, $2::text, $3::text from fresh
            on conflict (request_id) do update
               set outcome = excluded.outcome, body = excluded.body, arrived_at = excluded.arrived_at
             where kept.outcome = 'failed'
            returning pg_notify($4::text, $5::text)`,
-    // A request that could not even be sent died in our own outbox.
+    // A request that could not be sent is a dead letter of the outbox.
     find: defineStatement(
       "sagabox.requests.find",
       `select reply.request_id, reply.outcome, reply.body, null::text as reason, null::text as error

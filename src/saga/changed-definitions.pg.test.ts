@@ -100,7 +100,7 @@ test("a worker refuses to start with a definition that lacks a step of an unfini
     message:
       'Saga "order" version 1 was changed without a new version, and 1 unfinished instance has begun steps that it lacks: ' +
       'step "charge" was removed or renamed (run) (instances: 1). Register the definition as it was under version 1, and ' +
-      "the changed one beside it under a higher version. " +
+      "the changed one alongside it under a higher version. " +
       "To see the difference: sagabox saga check --app <module> --type order",
   });
   expect(await stored(house)).toEqual([["order", 1, "charge,approval,close"]]);

@@ -288,7 +288,7 @@ describe("a pivot that began as one", () => {
     expect(played.reply("do charge")).toBe("completing");
     expect(played.reply("do ship", refused)).toBe("failed");
     expect(played.listIncident()).toEqual(["ship"]);
-    expect(played.by("cancel")).toBe("it is past its pivot, from where it only goes forward");
+    expect(played.by("cancel")).toBe("it is past its pivot and can only go forward");
   });
 
   test("is not turned back from while its outcome is unknown", () => {

@@ -11,7 +11,7 @@ import {
 } from "./definition.ts";
 import type { Effort, SagaState, SagaStatus, StepRecord } from "./state.ts";
 
-/** What a picture shows of one instance. */
+/** The parts of an instance that a diagram shows. */
 export interface DrawnInstance {
   readonly id: string;
   readonly type: string;
@@ -30,14 +30,14 @@ const styles: Readonly<Record<string, string>> = {
   idle: "fill:#f4f4f4,stroke:#bbbbbb,color:#777777",
 };
 
-/** A definition as a Mermaid flowchart: a shape for each kind of step, undo dashed, the pivot with a thick border. */
+/** Draws a definition as a Mermaid flowchart: one shape per kind of step, dashed undos, a thick border for the pivot. */
 export function sagaDiagram(definition: SagaDefinition): string {
   const noMark = (): Mark => ({});
   const chart = new Chart({ step: noMark, undo: noMark });
   return addStyles(chart.draw(definition, "start", "completed"), chart);
 }
 
-/** The same for one instance: what happened, how long after its start, how long it took; what is grey has not happened. */
+/** Draws one instance as a Mermaid flowchart with status, start offset and duration of each step. Grey steps have not run. */
 export function instanceDiagram(definition: SagaDefinition, instance: DrawnInstance): string {
   const { records, choices, rounds } = instance.state;
   const latest = new Map<string, { readonly place: string; readonly record: StepRecord }>();
@@ -63,7 +63,7 @@ export function instanceDiagram(definition: SagaDefinition, instance: DrawnInsta
   return addStyles(chart.draw(definition, instance.key, instance.status), chart);
 }
 
-/** One instance as a Mermaid gantt chart: when each step and each undo ran, and for how long. Needs no definition. */
+/** Draws one instance as a Mermaid Gantt chart of its steps and undos. Needs no definition. */
 export function instanceTimeline({ type, key, status, state }: DrawnInstance): string {
   const lastMs = Math.max(0, ...Object.values(state.records).flatMap(listTimes));
   const entries = Object.entries(state.records).sort(([, a], [, b]) => a.startedAtMs - b.startedAtMs);
@@ -140,7 +140,7 @@ function ganttTag(status: string): string {
   return status === "in_progress" ? "active, " : "done, ";
 }
 
-// Something under way is drawn up to the latest time that is known; a bar needs some width to be seen.
+// A step in flight is drawn up to the latest known time. Bars have a minimum width.
 function bar(
   place: string,
   { startedAtMs, endedAtMs, attempt }: Effort,
@@ -167,7 +167,7 @@ function addStyles(lines: readonly string[], chart: Chart): string {
   return [...lines, ...used].join("\n");
 }
 
-/** What is written and coloured beside a node; nothing where only the definition is drawn. */
+/** Note and style of a node. Empty if only the definition is drawn. */
 interface Marks {
   readonly step: (path: string) => Mark;
   readonly undo: (path: string) => Mark;
@@ -211,7 +211,7 @@ class Chart {
     return ["flowchart TD", ...indentLines(drawn.flatMap(({ lines }) => lines)), ...indentLines(this.#edges)];
   }
 
-  /** The nodes of each look, for the class lines at the end. */
+  /** Node ids by style, for the class lines at the end. */
   styles(): ReadonlyMap<string, readonly string[]> {
     return this.#styles;
   }

@@ -17,14 +17,14 @@ import { toJsonText, buildTransition } from "./transition.ts";
 import type { TransitionWriter } from "./transition-writer.ts";
 import { clockIsDue, listLocalWork, nextDueMs, type LocalWork } from "./timers.ts";
 
-/** A transaction of ours: commits when the work resolves, rolls back when it throws. */
+/** Runs work in a transaction of its own: commits when the work resolves, rolls back when it throws. */
 export type OpenTransaction = <T>(
   work: (tx: SagaTransaction & Sql & Destroyable) => Promise<T>,
   limits?: Pick<TransactionOptions, "idleTimeoutMs">,
 ) => Promise<T>;
 
 interface Destroyable {
-  /** Ends the connection: whatever is still tried on it fails, and nothing of it stays. */
+  /** Closes the connection. Later statements on it fail, and the transaction is rolled back. */
   destroy(): void;
 }
 
@@ -44,16 +44,16 @@ interface PendingInputRow {
   readonly input: string;
 }
 
-/** There is nothing left that could be moved. */
+/** The instance was deleted, or its data subject was erased. */
 export class InstanceGone extends Error {}
 
-/** One instance as far as this process knows it, and the ways to move it. Whoever else moves it is noticed by the version. */
+/** The state of one claimed instance in this worker, and the operations that move it. Detects other writers by version. */
 export class InstanceHandle {
   readonly #parts: HandleParts;
   /** How often in a row a `tx` step failed by a conflict that did not count as an attempt. */
   #conflicts = 0;
   #instance: LoadedInstance;
-  /** The database's clock when it was last read, and our own steady clock then: from there on its time is reckoned. */
+  /** The last reading of the database clock, and the monotonic clock at that moment. */
   #lastReading: { readonly nowMs: number; readonly atMs: number };
 
   constructor(parts: HandleParts) {
@@ -66,7 +66,7 @@ export class InstanceHandle {
     return this.#instance;
   }
 
-  /** The database's clock, reckoned on from when it was last read. */
+  /** Estimate of the database clock, in milliseconds. */
   get nowMs(): number {
     return this.#lastReading.nowMs + (systemClock.monotonicMs() - this.#lastReading.atMs);
   }
@@ -75,18 +75,18 @@ export class InstanceHandle {
     return nextDueMs(this.#instance.state, hasEnded(this.#instance.status));
   }
 
-  /** Steps and undos of our own whose time has come. */
+  /** Local steps and undos that are due. */
   dueWork(state = this.#instance.state): LocalWork[] {
     return listLocalWork(this.#parts.definition, state, this.nowMs);
   }
 
-  /** Whether time alone changes something now, or somebody died with it in hand. */
+  /** Whether a timer is due, or an earlier worker died while it held the claim. */
   isClockDue(): boolean {
     const { state, claims } = this.#instance;
     return claims > 1 || clockIsDue(this.#parts.definition, state, this.nowMs);
   }
 
-  /** What was left for it first, then the clock. */
+  /** Applies pending input in its order of arrival, then the clock. */
   async tick(): Promise<void> {
     const { engine, begin, definition } = this.#parts;
     const { id } = this.#instance;
@@ -97,9 +97,9 @@ export class InstanceHandle {
         await tx.run(engine.sql.collect, [id, instance.type, instance.key]);
         ({ rows } = await tx.run<PendingInputRow>(engine.sql.mail, [id]));
       }
-      for (const { id: letterId, cause, input: kept } of rows) {
-        const letter = { cause, input: await decodePendingInput(engine.parts.vault, letterId, kept, tx) };
-        ({ instance } = await engine.apply(tx, definition, instance, letter));
+      for (const { id: inputId, cause, input: text } of rows) {
+        const input = await decodePendingInput(engine.parts.vault, inputId, text, tx);
+        ({ instance } = await engine.apply(tx, definition, instance, { cause, input }));
       }
       if (rows.length > 0)
         await tx.run(engine.sql.forgetMail, [id, toArrayLiteral(rows.map((row) => row.id))]);
@@ -111,8 +111,8 @@ export class InstanceHandle {
   }
 
   /**
-   * Says how local work ended. One statement where nothing else is to be written, with which the claim is given back
-   * if `isLast` says so; true when it was.
+   * Saves the outcome of local work. A decision without further effects is saved in one statement, which also releases
+   * the claim if `isLast` returns true. Resolves with whether the claim was released.
    */
   async settle(
     work: LocalWork,
@@ -145,8 +145,8 @@ export class InstanceHandle {
   }
 
   /**
-   * Does a `tx` step: its own writes, its result and what follows from it are one transaction, with which the claim is
-   * given back if `isLast` says so; true when it was.
+   * Runs a `tx` step: its writes, its result and the effects of the decision are one transaction, which also releases
+   * the claim if `isLast` returns true. Resolves with whether the claim was released.
    */
   async runInTransaction(work: LocalWork, isLast: (decision: Decision) => boolean): Promise<boolean> {
     const { engine, begin, definition } = this.#parts;
@@ -164,12 +164,12 @@ export class InstanceHandle {
           if (still === undefined) return current;
           const outcome = await traceStep(engine.parts.spans, work, current, () =>
             withDeadline(runTxStep(still, current, tx), timeoutMs, () => {
-              tx.destroy(); // it may still hold the instance's row, and what it waits for may never come
+              tx.destroy(); // the step may never end, and its transaction locks the instance's row
               throw stepTimeout(timeoutMs);
             }),
           );
           const cause = this.toCause(work, outcome);
-          const now = { ...current, nowMs: this.nowMs }; // the step took its time: what follows begins after it
+          const now = { ...current, nowMs: this.nowMs }; // timers of the next step start after this one
           const { instance } = await engine.apply(tx, definition, now, cause, { whole: true, release });
           return instance;
         },
@@ -179,23 +179,23 @@ export class InstanceHandle {
       this.#conflicts = 0;
       return released;
     } catch (error) {
-      const isOurs = error instanceof InstanceGone || isSagaboxError(error, "SAGA_CONFLICT");
+      const isOwnError = error instanceof InstanceGone || isSagaboxError(error, "SAGA_CONFLICT");
       const failure = toFailure(error);
-      if (isOurs || (failure.kind === "infrastructure" && this.#isFreeRetry(failure))) throw error;
+      if (isOwnError || (failure.kind === "infrastructure" && this.#isFreeRetry(failure))) throw error;
       this.#conflicts = 0;
       const permanent = failure.kind === "permanent" || isSagaboxError(error, "SAGA_STATE_TOO_LARGE");
-      const certain = !isSagaboxError(error, "TRANSACTION_COMMITTED"); // what it wrote before its own COMMIT stays
+      const certain = !isSagaboxError(error, "TRANSACTION_COMMITTED"); // a COMMIT inside the step made its earlier writes permanent
       const outcome = { kind: "failed", error: storableErrorText(error), certain, permanent } as const;
       return this.settle(work, outcome, () => false);
     }
   }
 
-  // A conflict or timeout that the server reports may come back for ever; a database that is away does not count.
+  // A conflict or timeout reported by the server may recur for ever, so free retries are limited. An outage is always free.
   #isFreeRetry({ mayNeverPass }: Failure): boolean {
     return mayNeverPass !== true || ++this.#conflicts <= MAX_FREE_CONFLICTS;
   }
 
-  /** Leaves for whoever has the instance next how local work ended after all. */
+  /** Stores a late outcome as pending input for the next worker that claims the instance. */
   async reportLate(work: LocalWork, outcome: WorkOutcome): Promise<void> {
     const { engine, database } = this.#parts;
     const { cause, input } = this.toCause(work, outcome);
@@ -216,7 +216,8 @@ export class InstanceHandle {
   async #load(tx: SagaTransaction): Promise<LoadedInstance> {
     const { id } = this.#instance;
     const current = await this.#parts.engine.load(tx, id);
-    if (current === undefined) throw new InstanceGone(`saga ${id} is gone, or its person was erased`);
+    if (current === undefined)
+      throw new InstanceGone(`saga ${id} was deleted, or its data subject was erased`);
     this.#lastReading = { nowMs: current.nowMs, atMs: systemClock.monotonicMs() };
     return current;
   }
@@ -235,8 +236,8 @@ export class InstanceHandle {
     return claims > 1 ? { kind: "tick", claims } : { kind: "tick" };
   }
 
-  // Only what was committed: whoever goes on from a state that was rolled back does what nobody asked for. Answers may
-  // overtake each other: what is older than what we know is no news.
+  // Call this only after the commit: a rolled-back state must not start work. Concurrent writes may resolve out of order,
+  // so an older version is dropped.
   #update(instance: LoadedInstance): void {
     if (instance.version < this.#instance.version) return;
     this.#instance = instance;
@@ -253,7 +254,7 @@ function stepTimeout(timeoutMs: number): SagaboxError {
   return new SagaboxError("HANDLER_TIMEOUT", `it did not end within ${timeoutMs} ms and was rolled back`);
 }
 
-// Too large a state is dealt with where a transaction is open.
+// If the state is too large, the caller falls back to a transaction, which drops the result.
 function unlessTooLarge<T>(work: () => T): T | undefined {
   try {
     return work();

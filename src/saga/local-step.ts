@@ -11,10 +11,10 @@ import type { LoadedInstance } from "./saga-store.ts";
 import type { LocalWork } from "./timers.ts";
 import type { Cancellation } from "./cancellation.ts";
 
-/** How long a function that was told to end may take to say how it ended. */
+/** How long a function may take to end after its signal was aborted, in milliseconds. */
 const GRACE_MS = 2_000;
 
-/** The key under which whatever is outside knows this step, in all its attempts, and in its undo. */
+/** The idempotency key of a step for external services. All attempts and the undo share it. */
 export function stepIdempotencyKey(sagaId: string, place: string): string {
   return `${sagaId}:${place}`;
 }
@@ -24,26 +24,28 @@ function toStepContext({ id, input, state }: LoadedInstance): StepContext {
 }
 
 /**
- * Runs a step or its undo outside the transaction, within its time. Never throws; a function that makes no promise has
- * its outcome at once. What does not end in time has an unknown outcome; if it succeeds after all, `tellLate` hears of it.
+ * Runs a step or its undo outside the transaction. Never throws. A synchronous function has its outcome at once. If the
+ * function exceeds its timeout, the outcome is unknown; if it succeeds later, `onLate` is called with the outcome.
  */
 export function runLocalStep(
   work: LocalWork,
   instance: LoadedInstance,
-  wanted: Cancellation,
-  tellLate: (outcome: WorkOutcome) => void,
+  cancellation: Cancellation,
+  onLate: (outcome: WorkOutcome) => void,
 ): WorkOutcome | Promise<WorkOutcome> {
   try {
-    const given = runInMessageContext(toMessageContext(instance), () =>
-      toPromise(callStep(work, instance, wanted)),
+    const returned = runInMessageContext(toMessageContext(instance), () =>
+      toPromise(callStep(work, instance, cancellation)),
     );
-    return given instanceof Promise ? waitForOutcome(work, given, wanted, tellLate) : toDoneOutcome(given);
+    return returned instanceof Promise
+      ? waitForOutcome(work, returned, cancellation, onLate)
+      : toDoneOutcome(returned);
   } catch (thrown) {
     return toFailedOutcome(thrown);
   }
 }
 
-/** Given up while nobody here did it. Whoever may have begun it has died, or says late that it was done. */
+/** Outcome of work that was abandoned before this worker began it. A worker that began it died, or reports late. */
 export function abandonedOutcome({ undo, record }: LocalWork): WorkOutcome | undefined {
   return undo || record.abandoned === undefined ? undefined : { kind: "unknown", error: record.abandoned };
 }
@@ -55,7 +57,7 @@ function toMessageContext({ id, correlationId, traceparent }: LoadedInstance): M
 function callStep(
   { step, place, undo, record, attempt }: LocalWork,
   { id, input, state }: LoadedInstance,
-  wanted: Cancellation,
+  cancellation: Cancellation,
 ): unknown {
   const seen = {
     input,
@@ -63,7 +65,7 @@ function callStep(
     sagaId: id,
     idempotencyKey: stepIdempotencyKey(id, place),
     get signal() {
-      return wanted.signal;
+      return cancellation.signal;
     },
     attempt,
   };
@@ -71,7 +73,7 @@ function callStep(
   return step.undo?.kind === "run" ? step.undo.work(Object.assign(seen, toUndoContext(record))) : undefined;
 }
 
-// Whatever can be waited for as a promise, in the context in which it was made.
+// Converts a thenable to a promise inside the message context of the step.
 function toPromise(value: unknown): unknown {
   const then = (value as Partial<PromiseLike<unknown>> | null | undefined)?.then;
   return typeof then === "function" ? Promise.resolve(value) : value;
@@ -80,22 +82,22 @@ function toPromise(value: unknown): unknown {
 function waitForOutcome(
   { step }: LocalWork,
   running: Promise<unknown>,
-  wanted: Cancellation,
-  tellLate: (outcome: WorkOutcome) => void,
+  cancellation: Cancellation,
+  onLate: (outcome: WorkOutcome) => void,
 ): Promise<WorkOutcome> {
   const timeoutMs = step.timeoutMs ?? 30_000;
   const outcome = running.then(toDoneOutcome, toFailedOutcome);
   return withDeadline(outcome, timeoutMs, async () => {
     const error = `it did not end within ${timeoutMs} ms`;
-    wanted.cancel(new Error(error));
+    cancellation.cancel(new Error(error));
     return withDeadline(outcome, GRACE_MS, () => {
-      void outcome.then((ended) => ended.kind === "done" && tellLate(ended));
+      void outcome.then((ended) => ended.kind === "done" && onLate(ended));
       return { kind: "unknown", error } as const;
     });
   });
 }
 
-/** Runs a `tx` step or its undo inside the open transaction. Throws what it throws: everything is rolled back then. */
+/** Runs a `tx` step or its undo inside the open transaction. Rethrows its errors, so that the transaction rolls back. */
 export async function runTxStep(work: LocalWork, instance: LoadedInstance, tx: Sql): Promise<WorkOutcome> {
   const { step, undo, record } = work;
   const seen = { ...toStepContext(instance), tx: { query: tx.query.bind(tx) } };

@@ -7,7 +7,7 @@ export interface SagaCount {
   readonly count: number;
 }
 
-/** How many sagas are in each status in which something is still to come, and how many are `stuck`. */
+/** Counts sagas by status, without ended ones, plus `stuck`: sagas more than 10 minutes overdue. */
 export async function measureSagas(database: Database, schema: string): Promise<readonly SagaCount[]> {
   const { rows } = await database.run<SagaCount>(sagaStatements(quoteSchema(schema)).measure);
   const counted = new Map(rows.map(({ status, count }) => [status, count]));

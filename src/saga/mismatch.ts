@@ -1,13 +1,12 @@
 import { nodeAt, stripRound, type SagaDefinition, type StepNode } from "./definition.ts";
 import type { SagaState, StepRecord } from "./state.ts";
 
-// An instance stores what happened under the names of its steps. If the steps of a version change while instances of it
-// are unfinished, a record may have no step, or one of another kind. Such a record is never skipped: it would be done
-// again under its new name, or not be undone. The instance is parked, and the incident names the record.
+// Records are stored under step names. If a version's steps change while instances are unfinished, a record may have no
+// step, or a step of another kind. Skipping the record could run the step twice under its new name, or leave it without
+// an undo. The instance is parked instead, and the incident names the record.
 
 /**
- * Finds what keeps an instance from going forward with a definition: places of the state, each with the reason.
- * Undefined when everything fits.
+ * Finds the step paths of a state that do not fit the definition, each with the reason. Undefined if all of them fit.
  */
 export function findMismatches(
   definition: SagaDefinition,
@@ -21,7 +20,7 @@ export function findMismatches(
     const record = records[place];
     if (record !== undefined) check(place, recordMismatch(definition, place, record));
   }
-  // A record at the place of a choice or a repetition is a person's decision about it.
+  // A record at the path of a branch or a repetition is an operator's decision about it.
   for (const place of Object.keys(choices)) {
     if (records[place] === undefined) check(place, choiceMismatch(definition, place, choices[place] ?? null));
   }
@@ -34,7 +33,7 @@ export function findMismatches(
   return found;
 }
 
-/** Why a record cannot be continued with this definition; undefined when it can, or when it does not matter. */
+/** Why this definition cannot continue a record. Undefined if it can, or if the record has no effect. */
 export function recordMismatch(
   definition: SagaDefinition,
   place: string,
@@ -51,7 +50,7 @@ function missingStep(place: string): string {
   return `the definition has no step "${stripRound(place)}"`;
 }
 
-/** Why a step cannot be undone with this definition; undefined when it can. */
+/** Why this definition cannot undo a step. Undefined if it can. */
 export function undoMismatch(
   place: string,
   step: StepNode | undefined,
@@ -59,16 +58,16 @@ export function undoMismatch(
 ): string | undefined {
   if (step === undefined) return missingStep(place);
   if (step.undo === null || step.undo.kind === "none") return "the definition has no undo for it";
-  // An undo under way may have happened. One of another kind would not recognise it, and undo the step twice.
+  // An undo in flight may have happened already. An undo of another kind cannot detect that and would undo twice.
   const { status, kind = step.undo.kind } = record.undo ?? {};
   if (status === "in_progress" && kind !== step.undo.kind) {
     return `its undo began as one of the kind ${kind}, and is of the kind ${step.undo.kind} now`;
   }
-  // The undo of a command refers to its id, and that of a child to the child: neither undoes a step of another kind.
+  // The undo of a command needs the command's id, and the undo of a child needs the child's id.
   return kindChange(record, step);
 }
 
-/** How the kind of a step differs from the one that a record began with; undefined when it does not. */
+/** Describes how the kind of a step has changed since the record began. Undefined if it has not. */
 export function kindChange({ kind }: StepRecord, { work }: StepNode): string | undefined {
   if (kind === undefined || kind === work.kind) return undefined;
   return `it began as a step of the kind ${kind}, and the step is of the kind ${work.kind} now`;
@@ -78,14 +77,14 @@ export function hasUndo({ undo }: StepNode): boolean {
   return undo !== null && undo.kind !== "none";
 }
 
-/** Whether a record is under way, done, or perhaps done. */
+/** Whether a step is in flight, done, or may be done. */
 export function hasEffect({ status, outcome }: StepRecord): boolean {
   if (status === "in_progress") return true;
   if (status === "skipped" || status === "compensated") return false;
   return outcome === "done" || outcome === "unknown";
 }
 
-/** Whether a definition must be able to continue or undo a record. If it has an incident, a person decides about it. */
+/** Whether the definition must be able to continue or undo a record. False with an incident: an operator decides. */
 export function needsDefinition({ records, mismatches }: SagaState, place: string): boolean {
   const record = records[place];
   if (record === undefined || mismatches?.[place] !== undefined || record.undo?.status === "failed")
@@ -93,14 +92,14 @@ export function needsDefinition({ records, mismatches }: SagaState, place: strin
   return hasEffect(record);
 }
 
-/** Whether a record under way only waits, for an event or a time, so that it cannot have done anything. */
+/** Whether a step in flight only waits for an event or a time, and so has no effect. */
 export function onlyWaits({ ids, nextAtMs }: StepRecord): boolean {
   return ids.length === 0 && nextAtMs === undefined;
 }
 
 /**
- * Why a record under way was begun by a step of another kind; undefined when the step may have begun it. A record
- * without a kind is judged by what it waits for.
+ * Why a record in flight cannot belong to this step, because the kinds differ. Undefined if they match. A record without
+ * a kind is judged by what it waits for.
  */
 export function kindMismatch(record: StepRecord, { work }: StepNode): string | undefined {
   const [doing, kinds] =

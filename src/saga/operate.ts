@@ -9,7 +9,7 @@ import type { SagaState, StepRecord } from "./state.ts";
 
 type OperatorDecision = Extract<SagaInput, { kind: "retry" | "skip" | "settle" }>;
 
-/** From here on it goes backwards. */
+/** Turns the instance backward and abandons the steps in flight. */
 export function startCompensation(draft: Draft, cause: string): void {
   draft.state.direction = "backward";
   draft.state.cause = cause;
@@ -20,22 +20,22 @@ export function startCompensation(draft: Draft, cause: string): void {
   }
 }
 
-/** Whether it can still be turned back. */
+/** Why an instance cannot be compensated. Undefined if it can. */
 export function whyNotCompensate(draft: Draft, evenCompleted: boolean): IgnoreReason {
   const { state, status } = draft;
   if (state.direction === "backward") return "it is being compensated already, or was";
-  if (state.pivoted) return "it is past its pivot, from where it only goes forward";
-  if (pivotMayHaveHappened(draft)) return "its pivot has begun, and nobody knows yet how it ended";
+  if (state.pivoted) return "it is past its pivot and can only go forward";
+  if (pivotMayHaveHappened(draft)) return "its pivot has begun, and its outcome is not known yet";
   const completed = status === "completed" || state.completed === true;
   if (completed && !evenCompleted) return "it has completed";
-  // The parent has gone on with its results. Turned back behind the parent's back, they would be gone from under it.
+  // The parent has used the child's results. Compensating only the child would invalidate them.
   if (completed && draft.snapshot.parent !== null) {
     return "it is part of another saga, which has to be compensated instead";
   }
   return undefined;
 }
 
-// If nobody knows whether the point of no return was passed, turning back would be as wrong as going on.
+// While the outcome of the pivot is unknown, neither compensating nor continuing is safe.
 export function pivotMayHaveHappened({ definition, state }: Draft): boolean {
   return Object.entries(state.records).some(
     ([place, { status, outcome, pivot }]) =>
@@ -44,7 +44,7 @@ export function pivotMayHaveHappened({ definition, state }: Draft): boolean {
   );
 }
 
-/** What a person decided about a step that has failed for good. */
+/** Applies an operator's decision about steps that have failed permanently. */
 export function applyOperatorDecision(draft: Draft, input: OperatorDecision): IgnoreReason {
   const chosen = findStuckSteps(draft.state).filter(
     (place) => input.place === undefined || input.place === place,
@@ -62,7 +62,7 @@ export function applyOperatorDecision(draft: Draft, input: OperatorDecision): Ig
   return undefined;
 }
 
-// While the definition lacks a step, nothing can be tried again; and to call it done would not tell how to go on.
+// A step that the definition lacks can neither be retried nor settled: the definition has no next step for it.
 function findRefusal(
   { definition, state }: Draft,
   place: string,
@@ -74,7 +74,7 @@ function findRefusal(
     ? findMismatches(definition, state)?.[place]
     : retryMismatch(definition, place, state.records[place]);
   if (why === undefined || (kind === "settle" && nodeAt(definition, place) !== undefined)) return undefined;
-  return `${why}. Deploy the definition that has it and retry, or decide to skip it`;
+  return `${why}. Deploy the definition that has it and retry, or skip it`;
 }
 
 function retryMismatch(
@@ -85,11 +85,11 @@ function retryMismatch(
   if (record === undefined) return undefined;
   const step = stepAt(definition, place);
   if (record.undo?.status === "failed") return undoMismatch(place, step, record);
-  // What may have been done is not done again by other means, which would not recognise it.
+  // A step that may have happened is not retried as another kind, which could not detect the first effect.
   return step === undefined || record.outcome !== "unknown" ? undefined : kindChange(record, step);
 }
 
-/** What has failed for good, in the direction in which it goes. What does not fit the definition has to be decided first. */
+/** Step paths that wait for an operator: definition mismatches if there are any, else permanently failed steps and undos. */
 export function findStuckSteps(state: SagaState): string[] {
   if (state.mismatches !== undefined) return Object.keys(state.mismatches);
   const isStuck = (place: string, { status, undo }: StepRecord): boolean => {
@@ -104,8 +104,8 @@ export function findStuckSteps(state: SagaState): string[] {
 
 function carryOutDecision(draft: Draft, place: string, input: OperatorDecision): void {
   const { state, nowMs } = draft;
-  if (input.kind === "retry" && state.mismatches?.[place] !== undefined) return; // it fits again, and goes on as it was
-  // A choice has no record before a person decides about it.
+  if (input.kind === "retry" && state.mismatches?.[place] !== undefined) return; // the record fits the definition again and continues
+  // A branch has no record before an operator decides about it.
   const record = (state.records[place] ??= newRecord(nowMs, "failed", (state.units += 1)));
   const undoing = record.undo?.status === "failed";
   switch (input.kind) {
@@ -128,7 +128,7 @@ function carryOutDecision(draft: Draft, place: string, input: OperatorDecision):
   }
 }
 
-// A choice that failed is made anew; a repetition that was never over gets another round.
+// A failed branch chooses again. A repetition that used up its rounds gets one more.
 function forgetChoice(draft: Draft, place: string): void {
   delete draft.state.records[place];
   delete draft.state.choices[place];

@@ -1,16 +1,16 @@
 import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
 
-/** What a user may say about sagas in general. */
+/** Options for all sagas of a bus. */
 export interface SagaBusOptions {
-  /** How many instances one process works at once. Default 50. */
+  /** How many instances one worker runs at once. Default 50. */
   readonly concurrency?: number;
   /** How long an ended instance is kept. Default 30 days. */
   readonly retention?: Duration | number;
-  /** How long an event is kept for a saga that has not started yet. Default 1 day. */
+  /** How long an event is kept for an instance that has not started yet. Default 1 day. */
   readonly earlyEvents?: Duration | number;
-  /** The longest time between two looks for what is due. Default 500 ms. */
+  /** Maximum time between two polls for due instances. Default 500 ms. */
   readonly pollInterval?: Duration | number;
-  /** How large the state of one instance may become. Default 1,000,000. */
+  /** Maximum size of the state of one instance, in bytes. Default 1,000,000. */
   readonly maxStateBytes?: number;
 }
 
@@ -23,7 +23,7 @@ export interface SagaSettings {
 }
 
 const DAY_MS = 86_400_000;
-/** Ten years. The database keeps these times, so the timers of Node set no limit. */
+/** Ten years. Timers are stored in the database, so Node's timer limit does not apply. */
 export const MAX_DURATION_MS = 3_650 * DAY_MS;
 
 export function sagaSettings(options: SagaBusOptions = {}): SagaSettings {

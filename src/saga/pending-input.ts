@@ -12,8 +12,8 @@ import {
 const ERASED_TEXT = "[erased]";
 
 /**
- * What is left for an instance, as it is kept. Where it is about a person it is sealed whole; beside it stands in clear
- * what the instance must hear of it even when that person, who need not be its own, is erased before it reads it.
+ * Encodes pending input for storage. With a cipher the whole input is encrypted, and a `frame` without personal data is
+ * stored in clear: the instance still gets the frame if the data subject is erased first.
  */
 export function encodePendingInput(
   seal: SubjectCipher | undefined,
@@ -25,7 +25,7 @@ export function encodePendingInput(
   return seal === undefined ? text : JSON.stringify({ ...seal.encrypt(text, id, ["mail"]), frame });
 }
 
-/** What was left, or as much of it as there is when the person it was about was erased. */
+/** Decodes pending input; returns only its frame if the data subject was erased. Throws PRIVACY_KEYS_UNAVAILABLE. */
 export async function decodePendingInput(
   vault: SagaVault | undefined,
   id: string,
@@ -38,7 +38,7 @@ export async function decodePendingInput(
   return JSON.parse(decryptText(seal, text, id, ["mail"])) as SagaInput;
 }
 
-/** A copy in which the personal fields are erased. `*` stands for every element of a list or every value of an object. */
+/** A copy in which the personal fields are erased. `*` matches every array element or object value. */
 export function withoutFields(data: Json, fields: readonly string[]): Json {
   return fields.reduce((left, field) => eraseAt(left, field.split(".")), data);
 }

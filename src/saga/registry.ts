@@ -3,7 +3,7 @@ import type { AnyEvent } from "../message/index.ts";
 import { listSteps, type SagaDefinition } from "./definition.ts";
 import { keyFor } from "./event-key.ts";
 
-/** The definitions this process knows, every version of them. */
+/** The saga definitions that this worker has registered, in all versions. */
 export class SagaRegistry {
   readonly #known = new Map<string, SagaDefinition>();
 
@@ -31,12 +31,12 @@ export class SagaRegistry {
     return [...this.#known.values()];
   }
 
-  /** As the claim statement takes them. */
+  /** `name/version` of each definition, as the claim statement expects them. */
   names(): readonly string[] {
     return [...this.#known.keys()];
   }
 
-  /** The events that some step waits for, with the sagas it may be for and how each finds its instance. */
+  /** Every event that a step waits for, with the sagas that wait and how each version reads the instance key. */
   listAwaitedEvents(): readonly AwaitedEvent[] {
     const found = new Map<string, AwaitedEvent>();
     for (const definition of this.all()) {
@@ -57,7 +57,7 @@ export class SagaRegistry {
 
 export interface AwaitedEvent {
   readonly event: AnyEvent;
-  /** By the name of the saga: which instance an event is for, as each version has it. */
+  /** By saga name: how each version reads the instance key from the event. */
   readonly sagas: Map<string, { readonly version: number; readonly keyOf: (data: unknown) => string }[]>;
 }
 

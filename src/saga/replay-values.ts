@@ -1,16 +1,16 @@
 import type { DecisionPorts } from "./decision.ts";
 import type { SagaInput } from "./input.ts";
 
-/** What a decision took from the world. Kept with its history, so that it can be played again as it was. */
+/** Clock, ids and random numbers that a decision used. Stored in the history, so that it can be replayed exactly. */
 export interface ReplayValues {
   readonly nowMs: number;
   readonly ids: readonly string[];
   readonly random: readonly number[];
-  /** What followed in the same transaction: commands that could not be written. */
+  /** Further inputs in the same transaction: failures of commands that could not be composed. */
   readonly followUps?: readonly SagaInput[];
 }
 
-/** Ports that remember what was drawn from them. */
+/** Wraps ports so that every value they return is recorded. */
 export function recordPorts(ports: DecisionPorts): {
   readonly ports: DecisionPorts;
   readonly drawn: ReplayValues;
@@ -31,7 +31,7 @@ export function recordPorts(ports: DecisionPorts): {
   };
 }
 
-/** Two decisions that are saved as one. */
+/** Merges the values of two decisions that are saved as one transition. */
 export function mergeReplayValues(
   first: ReplayValues | undefined,
   input: SagaInput,
@@ -46,10 +46,10 @@ export function mergeReplayValues(
   };
 }
 
-/** Ports that give what was drawn before, in its order. What is asked beyond that is made up, and counted. */
+/** Ports that return recorded values in order. Ids beyond the recorded ones are invented and counted. */
 export function replayPorts({ nowMs, ids, random }: ReplayValues): {
   readonly ports: DecisionPorts;
-  /** How many more ids were asked for than were drawn then; negative when fewer. */
+  /** How many more ids the replay used than the recording; negative if fewer. */
   readonly idsTooMany: () => number;
 } {
   let nextId = 0;

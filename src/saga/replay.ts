@@ -16,9 +16,9 @@ import {
 } from "./state.ts";
 import { listHistoryLines } from "./transition.ts";
 
-/** One transition as the history has it. */
+/** One transition in the stored history. */
 export interface RecordedTurn {
-  /** The version of the instance after it: the first is 1. */
+  /** The version of the instance after the transition. The first is 1. */
   readonly version: number;
   readonly atMs: number;
   readonly input: SagaInput;
@@ -43,11 +43,11 @@ export interface RecordedSaga {
   readonly turns: readonly RecordedTurn[];
 }
 
-/** What becomes of a recorded instance on a definition. */
+/** The result of replaying a recorded instance on a definition. */
 export type Replayed =
-  /** Everything happens as it happened. */
+  /** Every transition is equal. */
   | { readonly verdict: "same" }
-  /** From this transition on something else would happen. */
+  /** The replay differs from this transition on. */
   | {
       readonly verdict: "diverges";
       readonly version: number;
@@ -55,12 +55,12 @@ export type Replayed =
       readonly step: string | null;
       readonly why: string;
     }
-  /** It could not go on at all. */
+  /** The instance could not continue with the definition. */
   | { readonly verdict: "stuck"; readonly step: string | null; readonly why: string };
 
 /**
- * Plays the history of an instance on a definition, with the same clock, ids and chance, and says where it takes
- * another way. Runs none of the steps; only the functions that make data and choices.
+ * Replays the history of an instance on a definition with the recorded clock, ids and random numbers, and reports the
+ * first difference. Runs no steps, only the functions that build data and make choices.
  */
 export function replay(definition: SagaDefinition | undefined, recorded: RecordedSaga): Replayed {
   if (definition === undefined) {
@@ -71,7 +71,7 @@ export function replay(definition: SagaDefinition | undefined, recorded: Recorde
   return isComplete(recorded) ? replayTurns(definition, recorded) : replayNextStep(definition, recorded);
 }
 
-/** A step that the definition cannot continue, or could not undo if the instance turned back, and why. */
+/** The first step that the definition cannot continue, or could not undo, and why. */
 function lostStep(
   definition: SagaDefinition,
   state: SagaState,
@@ -170,7 +170,7 @@ function describeLine(line: RecordedLine | undefined): string {
     .join(" ");
 }
 
-// Without the whole history only the next move can be judged: nothing may begin by itself where nothing began then.
+// With an incomplete history only the next move can be checked: a tick must not begin anything new.
 function replayNextStep(definition: SagaDefinition, recorded: RecordedSaga): Replayed {
   if (hasEnded(recorded.status)) return { verdict: "same" };
   const last = recorded.turns.at(-1);
@@ -194,7 +194,7 @@ function replayNextStep(definition: SagaDefinition, recorded: RecordedSaga): Rep
   };
 }
 
-/** Where two states differ in what they mean: not in times, ids or the wording of an error. */
+/** The first difference in meaning between two states. Times, ids and error texts are not compared. */
 function firstDifference(
   then: SagaState,
   now: SagaState,
@@ -225,7 +225,7 @@ function summarizeRecord(record: StepRecord | undefined): Record<string, unknown
   };
 }
 
-// What the definition said when the step began. Records of earlier releases lack it.
+// Definition details stored when the step began. Records of earlier releases lack them.
 function definitionOf(record: StepRecord | undefined): Record<string, unknown> {
   return { kind: record?.kind, undoable: record?.undoable, pivot: record?.pivot };
 }
@@ -247,7 +247,7 @@ function findDifference(then: Record<string, unknown>, now: Record<string, unkno
   return undefined;
 }
 
-// Keys in one order, so that equal things are equal texts.
+// Sorts object keys, so that equal values have equal text.
 function canonical(value: unknown): string {
   if (value === undefined) return "nothing";
   return JSON.stringify(value, (_, inner: unknown) =>

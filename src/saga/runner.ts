@@ -22,15 +22,15 @@ export interface SagaRunnerParts {
   readonly begin: OpenTransaction;
   readonly worker: string;
   readonly leaseMs: number;
-  /** How many instances are worked at once. */
+  /** How many instances run at once. */
   readonly concurrency: number;
-  /** The longest time between two looks. */
+  /** Maximum time between two polls, in milliseconds. */
   readonly pollMs: number;
-  /** How long a stop waits for local steps. */
+  /** How long `stop` waits for local steps, in milliseconds. */
   readonly stopDeadlineMs: number;
 }
 
-/** Does what is due without anybody sending a message: local steps, retries, timeouts, mail. */
+/** Claims and runs instances that are due without a message: local steps, retries, timeouts, pending input. */
 export class SagaRunner implements Service {
   readonly #parts: SagaRunnerParts;
   readonly #tasks = new Map<string, InstanceTask>();
@@ -44,10 +44,10 @@ export class SagaRunner implements Service {
   readonly #renewal: Loop;
   readonly #orphans: Loop;
   #hinted = false;
-  /** Nothing was due when we looked, and we know when something will be. */
+  /** The last poll found nothing due, and the next due time is known. */
   #isIdle = false;
   #pendingInputAtMs = 0;
-  /** There may be something due that came before whoever is started now. */
+  /** Older instances may be due, so a new instance must not be claimed ahead of them. */
   #mayHaveDue = true;
   #lookedAtMs = 0;
   #isStarting = false;
@@ -85,10 +85,10 @@ export class SagaRunner implements Service {
     await Promise.all([this.#loop.start(), this.#renewal.start(), this.#orphans.start()]);
   }
 
-  /** Takes nothing new; what is under way is told to end, and its claims are given back. */
+  /** Claims no more, aborts local steps, and releases the claims. Throws SHUTDOWN_TIMEOUT if steps were cut off. */
   async stop(): Promise<void> {
     await this.#loop.stop();
-    await this.#giveBack(this.#claimedAhead.removeAll()).catch(() => undefined); // they run out by themselves
+    await this.#giveBack(this.#claimedAhead.removeAll()).catch(() => undefined); // the claims expire
     await withDeadline(Promise.all(this.#opening.values()), this.#parts.stopDeadlineMs, () => []);
     const cutOff = await stopTasks(this.#tasks.values(), this.#parts.stopDeadlineMs);
     await Promise.all(this.#lettingGo);
@@ -96,7 +96,7 @@ export class SagaRunner implements Service {
     if (cutOff !== undefined) throw cutOff;
   }
 
-  /** With which a new instance is taken by this process, if it has room. */
+  /** The claim for an instance that this worker starts. Undefined if the runner is full or stopped. */
   get claim(): Claim | undefined {
     const { worker, leaseMs } = this.#parts;
     const isRoom = this.#room > 0 || (!this.#mayHaveDue && this.#claimedAhead.room > 0);
@@ -107,19 +107,19 @@ export class SagaRunner implements Service {
     return this.#free - this.#opening.size - this.#claimedAhead.size;
   }
 
-  /** How many instances could be gone on with at once. Those that are only being written are many, but not any number. */
+  /** How many instances could start now. Instances that only wait for a write hold no permit, so their number is limited too. */
   get #free(): number {
     const { concurrency } = this.#parts;
     return Math.min(this.#semaphore.free, concurrency + maxClaimedAhead(concurrency) - this.#tasks.size);
   }
 
-  /** An instance that was started and claimed here, with what came before it did. */
+  /** Takes over an instance that this worker has started and claimed. */
   adopt(instance: LoadedInstance, mail: boolean): void {
     if (this.#loop.running) this.#admit({ instance, mail, startedHere: true });
     else this.#hinted = true;
   }
 
-  /** Something may be due: for an instance under way here, or for any. */
+  /** Signals that an instance may be due, or any instance if no id is given. */
   hint(sagaId?: string): void {
     const task = sagaId === undefined ? undefined : this.#tasks.get(sagaId);
     if (task !== undefined) return task.poke();
@@ -143,26 +143,27 @@ export class SagaRunner implements Service {
       this.#pendingInputAtMs = nowMs + pollMs;
       await this.#claim(engine.sql.claimMail, names, room - taken, true);
     }
-    if (taken > 0) return pollMs; // whoever ends wakes us
+    if (taken > 0) return pollMs; // a task that ends wakes the loop
     const { rows } = await database.run<{ wait_ms: string | number }>(engine.sql.nextDue, [names]);
     const waitMs = rows[0] === undefined ? pollMs : Number(rows[0].wait_ms);
     this.#isIdle = true;
     return Math.max(1, Math.min(pollMs, waitMs));
   }
 
-  // What became due elsewhere has its turn when those who wait are through, so from time to time nobody new may wait.
+  // No room: give back claims that wait too long. Once per poll interval new claims are blocked, so that instances that
+  // became due in the database get their turn.
   async #lookAfterWaiting(): Promise<number> {
     await this.#giveBack(this.#claimedAhead.removeExpired());
     this.#semaphore.expireWaiters();
-    if (this.#claimedAhead.size + this.#semaphore.queued === 0) return Infinity; // whoever ends wakes us
+    if (this.#claimedAhead.size + this.#semaphore.queued === 0) return Infinity; // a task that ends wakes the loop
     if (systemClock.monotonicMs() - this.#lookedAtMs >= this.#parts.pollMs) this.#mayHaveDue = true;
     return MAX_CLAIM_AHEAD_MS;
   }
 
-  /** As many as there is room for now, and then those who may wait. Answers how many of the former there were. */
+  /** Claims as many instances as can start now, then some ahead. Resolves with the number that can start now. */
   async #claimDue(names: string, room: number): Promise<number> {
     const { sql } = this.#parts.engine;
-    this.#mayHaveDue = false; // whoever is told meanwhile that there is something says so
+    this.#mayHaveDue = false; // a hint that arrives meanwhile sets it again
     this.#lookedAtMs = systemClock.monotonicMs();
     const taken = await this.#claim(sql.claim, names, room, false);
     if (taken < room) return taken;
@@ -175,19 +176,19 @@ export class SagaRunner implements Service {
   async #claim(statement: Statement, names: string, room: number, mail: boolean): Promise<number> {
     const { database, worker, leaseMs } = this.#parts;
     const { rows } = await database.run<InstanceRow>(statement, [worker, leaseMs, names, room]);
-    // Not waited for: whoever keeps the keys may be slow or away, and most sagas need none.
+    // Not awaited: the key store may be slow or down, and most sagas need no keys.
     for (const row of rows) {
-      // What a person has decided comes before what it would have done by itself.
+      // Pending input, such as an operator's decision, is applied before due work.
       const opening = this.#open(row, mail || row.has_mail === true).then((taken) => {
         this.#opening.delete(row.id);
-        if (!taken) this.#loop.wake(); // its place is free
+        if (!taken) this.#loop.wake(); // there is room for another
       });
       this.#opening.set(row.id, opening);
     }
     return rows.length;
   }
 
-  // One that cannot be opened is looked at again when its claim has run out. Nothing was begun, so nothing is charged.
+  // An instance that cannot be decrypted is retried when its claim expires. No work began, so no attempt is counted.
   async #open(row: InstanceRow, mail: boolean): Promise<boolean> {
     const { engine, database, worker, leaseMs } = this.#parts;
     const { id, type } = row;
@@ -217,25 +218,32 @@ export class SagaRunner implements Service {
       SUBJECT_ERASED,
       from,
     ]);
-    if (rows[0] === undefined) return void (await database.run(sql.release, [id, worker])); // it was before, or has ended
-    const told = { type, id, from, to: "failed", step: rows[0].current_step, error: SUBJECT_ERASED } as const;
-    parts.observer.emit("saga.changed", told, { sagaId: id, traceparent });
+    if (rows[0] === undefined) return void (await database.run(sql.release, [id, worker])); // it is parked already, or has ended
+    const event = {
+      type,
+      id,
+      from,
+      to: "failed",
+      step: rows[0].current_step,
+      error: SUBJECT_ERASED,
+    } as const;
+    parts.observer.emit("saga.changed", event, { sagaId: id, traceparent });
   }
 
-  #admit(called: ClaimedInstance): void {
+  #admit(claimed: ClaimedInstance): void {
     const isFree = this.#free > 0 && this.#claimedAhead.size === 0;
-    if (isFree || this.#tasks.has(called.instance.id)) return this.#startTask(called);
-    this.#claimedAhead.add(called);
-    if (this.#claimedAhead.size === 1) this.#loop.wake(); // somebody has to see to it that it does not wait for ever
+    if (isFree || this.#tasks.has(claimed.instance.id)) return this.#startTask(claimed);
+    this.#claimedAhead.add(claimed);
+    if (this.#claimedAhead.size === 1) this.#loop.wake(); // the loop removes instances that wait too long
   }
 
-  // Whoever is called may leave its place before this is through.
+  // A task may end and release its permit during this loop, which would call it again.
   #startNext(): void {
     if (this.#isStarting) return;
     this.#isStarting = true;
     while (this.#free > 0 && this.#claimedAhead.size > 0 && this.#loop.running) {
-      const called = this.#claimedAhead.next();
-      if (called !== undefined) this.#startTask(called);
+      const claimed = this.#claimedAhead.next();
+      if (claimed !== undefined) this.#startTask(claimed);
     }
     this.#isStarting = false;
     if (this.#mayHaveDue && this.#claimedAhead.size === 0) this.#loop.wake();
@@ -275,16 +283,16 @@ export class SagaRunner implements Service {
     });
   }
 
-  // Claimed again in the moment in which it was given back, or after a late renewal: nobody would work on that claim.
+  // The instance may have been claimed again while its task was ending. No task runs under that claim, so release it.
   async #finishTask(id: string, task: InstanceTask, startedHere: boolean): Promise<void> {
     const { engine, database, worker } = this.#parts;
     while (this.#claimedTwice.delete(id)) {
-      await database.run(engine.sql.release, [id, worker]).catch(() => undefined); // it runs out by itself
+      await database.run(engine.sql.release, [id, worker]).catch(() => undefined); // the claim expires
     }
     this.#tasks.delete(id);
     this.#claimedAhead.countRelease();
     this.#startNext();
-    // While it was ours nobody looked for its mail. One that has ended leaves nothing to look for but what waits for room.
+    // While the instance was claimed, polls skipped its pending input. An ended instance needs no further poll.
     if (task.poked || (startedHere && !task.ended)) this.#hinted = true;
     if (this.#claimedAhead.size === 0 && (this.#hinted || !this.#isIdle || !task.ended)) this.#loop.wake();
   }
@@ -309,7 +317,7 @@ export class SagaRunner implements Service {
   }
 }
 
-/** Ends all of them, each within the time. Answers what is to be told of those that had to be cut off. */
+/** Stops all tasks, each within the deadline. Resolves with SHUTDOWN_TIMEOUT if some had to be cut off. */
 async function stopTasks(
   tasks: Iterable<InstanceTask>,
   deadlineMs: number,
@@ -333,7 +341,7 @@ interface OrphanRow {
   readonly count: number;
 }
 
-/** Looks now and then for instances that wait for a version nobody here has, and says so. */
+/** Polls for instances whose version this worker has not registered, and emits `saga.unknown_version`. */
 function orphanWatch(engine: SagaEngine, database: Database, onError: (error: unknown) => void): Loop {
   const step = async (): Promise<number> => {
     const { rows } = await database.run<OrphanRow>(engine.sql.orphans, [

@@ -16,7 +16,7 @@ interface CommandParts {
   readonly compose: Compose;
 }
 
-/** A command of a saga, ready to be written: it carries the saga's id, and says what it takes back or stands for. */
+/** Composes a command of a saga, with the headers for its reply and for the commands it undoes or supersedes. */
 export async function sagaCommand(
   { compose, service }: CommandParts,
   { id: sagaId, correlationId, traceparent }: LoadedInstance,
@@ -36,11 +36,11 @@ export async function sagaCommand(
       ? {}
       : { [supersedesHeader]: formatUndoes(supersedes.type, supersedes.ids) }),
   };
-  // The id is our own, new and time-ordered: nobody can have used it before.
+  // The id was generated here, so no duplicate check is needed.
   return { ...composed, ownId: false, message: { ...composed.message, headers } };
 }
 
-/** The name under which replies to the commands of sagas arrive; the consumer that moves them is called the same. */
+/** The service name in the reply topic for saga commands. The consumer of the replies has the same name. */
 export function sagaReplies(service: string): string {
   return `${service}.sagas`;
 }

@@ -13,7 +13,7 @@ import {
 import type { SagaState, SagaStatus, Snapshot } from "./state.ts";
 import type { Transition } from "./transition.ts";
 
-/** An instance as it was read. */
+/** An instance as it was read from the database. */
 export interface LoadedInstance extends Snapshot {
   readonly type: string;
   readonly definitionVersion: number;
@@ -22,9 +22,9 @@ export interface LoadedInstance extends Snapshot {
   readonly traceparent: string;
   readonly correlationId: string;
   readonly claims: number;
-  /** The database's clock when it was read. */
+  /** The database clock when the instance was read, in milliseconds. */
   readonly nowMs: number;
-  /** With which everything it holds is sealed, where it is about a person. */
+  /** Encrypts the instance, if it has a data subject. */
   readonly seal?: SubjectCipher | undefined;
 }
 
@@ -43,11 +43,11 @@ export interface InstanceRow {
   readonly parent_place: string | null;
   readonly claims: number;
   readonly now_ms: string | number;
-  /** Something was left for it, where that was asked. */
+  /** Whether the instance has pending input. Only claim statements select it. */
   readonly has_mail?: boolean;
 }
 
-/** The instance, or why it cannot be read. */
+/** Decrypts and parses an instance, or returns why it cannot be read. */
 export async function openInstance(
   vault: SagaVault | undefined,
   row: InstanceRow,
@@ -66,7 +66,7 @@ function toLoadedInstance(row: InstanceRow, seal?: SubjectCipher): LoadedInstanc
     definitionVersion: row.definition_version,
     key: row.correlation_id,
     status: row.status,
-    // Our own text. What is in it was checked when it came, each part by itself: the whole may be deeper and larger.
+    // Written by sagabox from parts that were checked on arrival. The whole may exceed the limits for a single payload.
     input: JSON.parse(decryptText(seal, row.input, id, ["input"])) as Json,
     state: JSON.parse(decryptText(seal, row.state, id, ["state", version])) as SagaState,
     version: row.version,
@@ -78,18 +78,18 @@ function toLoadedInstance(row: InstanceRow, seal?: SubjectCipher): LoadedInstanc
   };
 }
 
-/** What caused a transition. */
+/** The input of a transition and its origin. */
 export interface Cause {
-  /** A message id, a timer, a person. */
+  /** For the history: `message:<id>`, `clock`, `worker:<id>` and so on. */
   readonly cause: string;
   readonly input: SagaInput;
 }
 
-/** What an instance has from its beginning on. */
+/** Values that are written only when an instance is inserted. */
 export interface Birth {
   readonly definitionVersion: number;
   readonly traceId: string;
-  /** Taken by the process that starts it, which then goes on with it at once. */
+  /** Set if the worker that starts the instance also runs it. */
   readonly claim?: Claim | undefined;
 }
 
@@ -98,7 +98,7 @@ export interface Claim {
   readonly leaseMs: number;
 }
 
-/** The parameters of `insert`, or of `insertFailed` if it opens an incident. */
+/** The parameters of `insert`, or of `insertFailed` if the first transition opens an incident. */
 export function insertParams(before: LoadedInstance, birth: Birth, { plain, parts }: Transition): Param[] {
   const { id, type, key, input, traceparent, correlationId, parent, seal } = before;
   const { definitionVersion, traceId, claim } = birth;
@@ -145,12 +145,12 @@ export function atTime(instance: LoadedInstance, nowMs: number): LoadedInstance 
   return copyInstance(instance, instance, instance, nowMs);
 }
 
-/** What the instance is after the decision was saved. */
+/** The instance after the decision was saved. */
 export function applyDecision(before: LoadedInstance, decision: Decision): LoadedInstance {
   return copyInstance(before, decision, { version: before.version + 1, claims: 0 }, before.nowMs);
 }
 
-// Field by field: copied as a whole, an object of this size costs many times as much.
+// Field by field: spreading an object of this size is many times slower.
 function copyInstance(
   { id, type, definitionVersion, key, input, traceparent, correlationId, parent, seal }: LoadedInstance,
   { status, state }: Pick<LoadedInstance, "status" | "state">,
@@ -175,17 +175,17 @@ function copyInstance(
   };
 }
 
-/** The person behind an input, if there is one. */
+/** The operator behind an input, or null. */
 export function findActor(input: SagaInput): string | null {
   return "by" in input ? (input.by?.actor ?? null) : null;
 }
 
-/** Why that person did it. */
+/** The operator's reason, or null. */
 export function findReason(input: SagaInput): string | null {
   return "by" in input ? (input.by?.reason ?? null) : null;
 }
 
-/** JSON has no undefined; our own optional fields do. */
+/** A deep copy without fields that are undefined, which JSON cannot express. */
 export function withoutUndefined(value: object): Json {
   return JSON.parse(JSON.stringify(value)) as Json;
 }

@@ -4,58 +4,58 @@ import type { RetryOptions } from "../retry/index.ts";
 import type { Sql } from "../storage/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 
-// The words of a definition as the compiler sees them. Results flow from step to step; a step before the pivot must say
-// how it is undone; after the pivot nothing is.
+// The types of the saga builder. Each step sees the results of earlier steps. A step before the pivot must declare its
+// undo; steps after the pivot have none.
 
-/** Where a saga stands: what comes can still be undone, or only goes forward. */
+/** Before the pivot steps are `undoable`; after it the saga only goes `forward`. */
 export type Phase = "undoable" | "forward";
 
-/** What the functions of a step see. */
+/** Argument of the functions of a step. */
 export interface Ctx<I, R> {
   readonly input: I;
-  /** The results of the steps before. */
+  /** Results of earlier steps, by step name. */
   readonly steps: Readonly<R>;
   readonly sagaId: string;
 }
 
-/** What a function outside the transaction sees. */
+/** Argument of a function that runs outside the transaction. */
 export interface RunCtx<I, R> extends Ctx<I, R> {
-  /** The same for every attempt: hand it to whatever is outside. In an undo, that of the step to be undone. */
+  /** Equal for all attempts and for the undo. Pass it to external services. */
   readonly idempotencyKey: string;
-  /** Aborts when its time is over, and when the result is not wanted any more. */
+  /** Aborts when the step times out, when its result is no longer needed, and when the worker stops. */
   readonly signal: AbortSignal;
   readonly attempt: number;
 }
 
-/** What a function inside the saga's transaction sees. */
+/** Argument of a function that runs inside the saga's transaction. */
 export interface TxCtx<I, R> extends Ctx<I, R> {
   readonly tx: Sql;
 }
 
-/** An undo may be for a step whose outcome nobody knows: the type makes the author look. */
+/** The outcome of a step may be unknown when it is undone, so `result` is only typed for `done`. */
 export type UndoOf<T> =
   { readonly outcome: "done"; readonly result: T } | { readonly outcome: "unknown"; readonly result?: never };
 export type UndoCtx<I, R, T> = RunCtx<I, R> & UndoOf<T>;
 
 export interface StepOptions {
-  /** How long the outcome is waited for. Default 30 s. */
+  /** How long to wait for the outcome. Default 30 s. */
   readonly timeout?: Duration | number;
   readonly retry?: RetryOptions;
 }
 
-/** How often and after which waits an undo is tried before a person is called. */
+/** Options of an undo. When its retries are used up, an incident is opened. */
 export interface UndoOptions {
   readonly retry?: RetryOptions;
 }
 
 export interface WaitOptions {
   readonly timeout: Duration | number;
-  /** When nothing came in time: the step fails, or goes on with null. Default "fail". */
+  /** On timeout the step fails, or completes with null (`continue`). Default "fail". */
   readonly onTimeout?: "fail" | "continue";
 }
 
 export interface GroupOptions {
-  /** What happens to the others when one fails: they may finish, or are undone at once. Default "finish". */
+  /** When one member fails, the others finish first, or are undone at once (`abandon`). Default "finish". */
   readonly whenOneFails?: "finish" | "abandon";
 }
 
@@ -71,32 +71,32 @@ type Next<I, R, N extends string, T, P extends Phase, K extends UndoKind = "outs
 
 type UndoKind = "outside" | "inside" | "child";
 
-/** A step before the pivot is not finished until it says how it is undone. */
+/** A step before the pivot. Call one of these methods to declare its undo and continue. */
 export type NeedsUndo<I, R, N extends string, T, K extends UndoKind = "outside"> = {
-  /** It needs none, for this reason. */
+  /** Declares that the step needs no undo, and why. Throws SAGA_INVALID without a reason. */
   noUndo(reason: string): Saga<I, Add<R, N, T>, "undoable">;
-  /** From here on the saga only goes forward. */
+  /** Makes this step the pivot: after it, the saga only goes forward. */
   pivot(): Saga<I, Add<R, N, T>, "forward">;
 } & (K extends "child"
   ? {
-      /** The child saga is compensated. */
+      /** Undoes the step by compensating the child saga. */
       undoChild(): Saga<I, Add<R, N, T>, "undoable">;
     }
   : {
-      /** By a command whose reply is waited for. */
+      /** Undoes the step with a command, and waits for its reply. */
       undo<U extends AnyCommand>(
         command: U,
         data: (c: Ctx<I, R> & UndoOf<T>) => InputOf<U>,
         options?: UndoOptions,
       ): Saga<I, Add<R, N, T>, "undoable">;
-      /** By a function; that of a `tx` step runs inside the saga's transaction. */
+      /** Undoes the step with a function. The undo of a `tx` step runs inside the saga's transaction. */
       undo(
         work: (c: K extends "inside" ? TxCtx<I, R> & UndoOf<T> : UndoCtx<I, R, T>) => Promise<void> | void,
         options?: UndoOptions,
       ): Saga<I, Add<R, N, T>, "undoable">;
     });
 
-/** How a member of a group is undone: said with the step, since nothing can follow it. */
+/** Options of a group member. Before the pivot they must include its undo. */
 export type MemberUndo<I, R, T, P extends Phase> = P extends "forward"
   ? [options?: StepOptions]
   : [
@@ -108,7 +108,7 @@ export type MemberUndo<I, R, T, P extends Phase> = P extends "forward"
       },
     ];
 
-/** Steps side by side. */
+/** Builder for the parallel steps of a group. */
 export interface Group<I, R, G, P extends Phase> {
   send<const N extends string, C extends AnyCommand>(
     name: Fresh<N, G>,
@@ -124,63 +124,63 @@ export interface Group<I, R, G, P extends Phase> {
 }
 
 export interface Saga<I, R, P extends Phase> {
-  /** A command to whoever carries it out; goes on with its reply. */
+  /** Sends a command and continues with its reply. */
   send<const N extends string, C extends AnyCommand>(
     name: Fresh<N, R>,
     command: C,
     data: (c: Ctx<I, R>) => InputOf<C>,
     options?: StepOptions,
   ): Next<I, R, N, ReplyOf<C>, P>;
-  /** A function outside the transaction: it may run more than once, always with the same idempotency key. */
+  /** Runs a function outside the transaction. It may run more than once, with one idempotency key. */
   run<const N extends string, T extends Json | void>(
     name: Fresh<N, R>,
     work: (c: RunCtx<I, R>) => Promise<T> | T,
     options?: StepOptions,
   ): Next<I, R, N, T, P>;
-  /** A function inside the saga's transaction: its effect happens exactly once. */
+  /** Runs a function inside the saga's transaction, so its database writes happen exactly once. */
   tx<const N extends string, T extends Json | void>(
     name: Fresh<N, R>,
     work: (c: TxCtx<I, R>) => Promise<T> | T,
     options?: StepOptions,
   ): Next<I, R, N, T, P, "inside">;
-  /** Another saga; goes on with the results of its steps. */
+  /** Starts another saga and continues with the results of its steps. */
   child<const N extends string, CI, CR>(
     name: Fresh<N, R>,
     saga: AnySaga<CI, CR>,
     input: (c: Ctx<I, R>) => CI,
     options?: Pick<StepOptions, "timeout">,
   ): Next<I, R, N, CR, P, "child">;
-  /** All of them, side by side. */
+  /** Runs all members in parallel and continues when all are done. */
   all<const N extends string, G>(
     name: Fresh<N, R>,
     group: (g: Group<I, R, None, P>) => Group<I, R, G, P>,
     options?: GroupOptions,
   ): Saga<I, Add<R, N, G>, P>;
-  /** The first one that succeeds; what the others did is undone. */
+  /** Runs all members in parallel and continues with the first that succeeds. The others are undone. */
   any<const N extends string, G>(
     name: Fresh<N, R>,
     group: (g: Group<I, R, None, P>) => Group<I, R, G, P>,
   ): Saga<I, Add<R, N, Partial<G>>, P>;
-  /** Only if; chosen once, when its turn comes. */
+  /** Runs the steps only if `test` returns true. The test runs once and its result is stored. */
   when<const N extends string, G>(
     name: Fresh<N, R>,
     test: (c: Ctx<I, R>) => boolean,
     then: (s: Saga<I, R, P>) => Saga<I, R & G, P>,
   ): Saga<I, R & Partial<Omit<G, keyof R>>, P>;
-  /** One of several ways, each with a step in it at least; null is nothing to do. */
+  /** Runs one of several ways, or none if `which` returns null. Each way needs at least one step. */
   choose<const N extends string, W extends Readonly<Record<string, (s: Saga<I, R, P>) => Way<I, P>>>>(
     name: Fresh<N, R>,
     which: (c: Ctx<I, R>) => (keyof W & string) | null,
     ways: W,
   ): Saga<I, R & Partial<WaysOf<W, R>>, P>;
-  /** Again and again, at most `max` times. */
+  /** Repeats the steps until `until` returns true. Fails after `max` rounds. */
   repeat<const N extends string, G>(
     name: Fresh<N, R>,
     body: (s: Saga<I, R, P>) => Saga<I, R & G, P>,
     until: (c: Ctx<I, R & G>) => boolean,
     options: { readonly max: number },
   ): Saga<I, R & G, P>;
-  /** Something that happens elsewhere: the event whose key is this saga's key, or whatever `by` says. */
+  /** Waits for an event whose key equals the saga's key. `by` reads the key from other event data. */
   waitFor<const N extends string, E extends AnyEvent, const O extends WaitOptions>(
     name: Fresh<N, R>,
     event: E,
@@ -194,7 +194,7 @@ export interface Saga<I, R, P extends Phase> {
     time: Duration | number | ((c: Ctx<I, R>) => Duration | number),
   ): Saga<I, R, P>;
   readonly definition: SagaDefinition;
-  /** For the compiler only. */
+  /** Type information only; not set at run time. */
   readonly "~saga": { readonly input: I; readonly results: R; readonly phase: P };
 }
 

@@ -35,12 +35,12 @@ export interface SagasParts extends Pick<
   readonly transactionOf: (tx: Sql) => SagaTransaction;
 }
 
-/** A saga with its types forgotten. */
+/** Any saga, without its type parameters. */
 export interface HasDefinition {
   readonly definition: SagaDefinition;
 }
 
-/** Everything about sagas that one process has: what it knows, and what it runs. */
+/** The sagas of one worker: registered definitions, engine and runner. */
 export class Sagas {
   readonly engine: SagaEngine;
   readonly #parts: SagasParts;
@@ -80,7 +80,7 @@ export class Sagas {
     });
   }
 
-  /** The loop that does what is due. */
+  /** The service that runs due instances. */
   get runner(): Service {
     return this.#runner;
   }
@@ -116,7 +116,7 @@ export class Sagas {
     this.describe(registry);
   }
 
-  /** The same for a registry that is only looked at; what is registered later is not in it. */
+  /** Adds the consumers to a registry that is only inspected. Sagas registered later are missing from it. */
   describe(registry: HandlerRegistry): void {
     const { transactionOf } = this.#parts;
     listen(registry, { engine: this.engine, transactionOf, hint: (id) => this.#runner.hint(id) });
@@ -136,7 +136,7 @@ export class Sagas {
     return this.#registry;
   }
 
-  /** Something was written that may be due at once, for this instance or for any. */
+  /** Signals that an instance may be due, or any instance if no id is given. */
   hint(sagaId?: string): void {
     this.#runner.hint(sagaId);
   }
@@ -145,7 +145,7 @@ export class Sagas {
 function noSaga(): SagaboxError {
   return new SagaboxError(
     "SAGA_INVALID",
-    "register takes sagas made by saga(). What came is none: a step before the pivot that lacks undo(), noUndo() or " +
+    "register takes sagas made by saga(), but got something else: a step before the pivot that lacks undo(), noUndo() or " +
       "pivot() is not finished; if it was imported, look for a circular import.",
   );
 }
@@ -153,46 +153,52 @@ function noSaga(): SagaboxError {
 function tooLate(name: string): SagaboxError {
   return new SagaboxError(
     "SAGA_INVALID",
-    `Saga "${name}" was registered after bus.run(), when its replies and events could not be heard any more. ` +
+    `Saga "${name}" was registered after bus.run(), too late to consume its replies and events. ` +
       "Register it before.",
   );
 }
 
 interface ListenParts {
   readonly engine: SagaEngine;
-  /** The transaction of a handler, able to take messages that are composed already. */
+  /** Wraps a handler's transaction, so that it can send composed messages. */
   readonly transactionOf: (tx: Sql) => SagaTransaction;
-  /** Something of this instance may be due now. */
+  /** Signals that this instance may be due. */
   readonly hint: (sagaId: string) => void;
 }
 
-/** Lets sagas hear replies to their commands, and the events they wait for. Call it when all are registered. */
+/** Adds consumers for replies to saga commands and for awaited events. Call it after all sagas are registered. */
 function listen(registry: HandlerRegistry, parts: ListenParts): void {
   const { engine } = parts;
   const { service, registry: sagas } = engine.parts;
   if (sagas.all().length === 0) return;
   const replies = replyContract(replyTopicFor(sagaReplies(service)));
   const consumer = replyConsumer(service);
-  // A reply may be there before its first reader is; of events, all that happened before anybody waited would be too many.
+  // Replies may arrive before the consumer first starts, so it reads from the beginning. Events are read from now on.
   registry.on(replies, { consumer, from: "beginning" }, async (message, context) =>
     handleReply(parts, message, context),
   );
   for (const { event, sagas: interested } of sagas.listAwaitedEvents()) {
     for (const [type, versions] of interested) {
-      // A consumer for each event and saga: whoever runs only versions that wait for others must not be handed this
-      // one, and a saga that fails to find its key in an event keeps it from no other.
+      // One consumer per event and saga: a worker whose versions do not wait for this event must not receive it, and a
+      // saga whose key function throws must not block the others.
       registry.on(event, { consumer: eventConsumer(service, event.name, type) }, async (message, context) => {
         const keys = new Map<string, Set<number>>();
         for (const { version, keyOf } of versions) {
           const key = keyOf(message.data);
           keys.set(key, (keys.get(key) ?? new Set()).add(version));
         }
-        // In one order for all: two events that name the same instances the other way round must not wait for each other.
+        // Lock the keys in sorted order, so that two events with equal keys cannot deadlock.
         const inOrder = [...keys].sort(([one], [other]) => (one < other ? -1 : 1));
-        for (const [nr, [key, those]] of inOrder.entries()) {
-          // What is left for one instance must not stand in the way of what is left for another.
-          const letterId = nr === 0 ? message.id : `${message.id}+${nr}`;
-          await handleEvent(parts, message, context, { event, type, key, those, letterId });
+        for (const [nr, [key, versionsWithKey]] of inOrder.entries()) {
+          // Pending inputs for different instances need different ids.
+          const inputId = nr === 0 ? message.id : `${message.id}+${nr}`;
+          await handleEvent(parts, message, context, {
+            event,
+            type,
+            key,
+            versions: versionsWithKey,
+            inputId,
+          });
         }
       });
     }
@@ -208,13 +214,13 @@ async function handleReply(
   const { engine } = parts;
   const transaction = parts.transactionOf(tx);
   const before = await engine.load(transaction, sagaId);
-  if (before === undefined) return; // forgotten long ago
+  if (before === undefined) return; // deleted after its retention
   const body = await decryptReply(engine, data, transaction);
   const input: SagaInput = { kind: "reply", requestId: body.requestId, outcome: toWorkOutcome(body) };
   await applyInput(parts, transaction, before, { id, cause: `message:${id}`, input });
 }
 
-// What is hidden stays so in the state: the steps that come see that there is nothing to be had.
+// Fields that cannot be decrypted stay hidden in the state, and later steps see them as hidden.
 async function decryptReply(
   { parts: { openReply } }: SagaEngine,
   body: ReplyBody,
@@ -230,16 +236,17 @@ interface EventRoute {
   readonly event: AnyEvent;
   readonly type: string;
   readonly key: string;
-  readonly those: ReadonlySet<number>;
-  /** By which it is known where it is left for an instance. */
-  readonly letterId: string;
+  /** The versions that read this key from the event. */
+  readonly versions: ReadonlySet<number>;
+  /** Id of the pending input, if the event has to wait for the instance. */
+  readonly inputId: string;
 }
 
 async function handleEvent(
   parts: ListenParts,
   { id, type, data }: Received,
   { tx }: HandlerContext,
-  { event, type: saga, key, those, letterId }: EventRoute,
+  { event, type: saga, key, versions, inputId }: EventRoute,
 ): Promise<void> {
   const { engine } = parts;
   const transaction = parts.transactionOf(tx);
@@ -251,31 +258,31 @@ async function handleEvent(
     const before = await engine.open(rows[0], transaction);
     if (before === undefined) return; // erased
     const known = engine.parts.registry.get(saga, before.definitionVersion) !== undefined;
-    if (known && !those.has(before.definitionVersion)) return; // its version knows this event by another key
-    return applyInput(parts, transaction, before, { id: letterId, cause, input });
+    if (known && !versions.has(before.definitionVersion)) return; // its version reads another key from this event
+    return applyInput(parts, transaction, before, { id: inputId, cause, input });
   }
-  const text = await encodeEarlyEvent(engine, event, letterId, input, transaction);
-  await transaction.run(engine.sql.keep, [letterId, saga, key, cause, text, engine.parts.earlyMs]);
+  const text = await encodeEarlyEvent(engine, event, inputId, input, transaction);
+  await transaction.run(engine.sql.keep, [inputId, saga, key, cause, text, engine.parts.earlyMs]);
 }
 
-// There is no instance yet whose key could seal it, but the event says itself whose data it carries, unless they were
-// erased: then it may not know any more, and there is nothing left to seal.
+// No instance exists yet, so the event is encrypted with the key of its own data subject. If its personal fields were
+// erased, the subject may be gone too, and there is nothing to encrypt.
 async function encodeEarlyEvent(
   { parts: { vault } }: SagaEngine,
   { name, personal }: AnyEvent,
-  letterId: string,
+  inputId: string,
   input: Extract<SagaInput, { kind: "event" }>,
   tx: SagaTransaction,
 ): Promise<string> {
-  if (personal === null || vault === undefined) return encodePendingInput(undefined, letterId, input);
+  if (personal === null || vault === undefined) return encodePendingInput(undefined, inputId, input);
   const frame = { ...input, data: withoutFields(input.data, personal.fields) };
   if (JSON.stringify(frame.data) === JSON.stringify(input.data))
-    return encodePendingInput(undefined, letterId, input);
+    return encodePendingInput(undefined, inputId, input);
   const seal = await vault.forPerson(readSubject(name, personal, input.data), tx);
-  return encodePendingInput(seal, letterId, input, frame);
+  return encodePendingInput(seal, inputId, input, frame);
 }
 
-/** Here if its version is known here, else left for somebody who knows it. */
+/** Applies an input, or stores it as pending input if this worker has not registered the instance's version. */
 async function applyInput(
   { engine, hint }: ListenParts,
   tx: SagaTransaction,
@@ -299,7 +306,7 @@ async function applyInput(
   tx.onCommit(() => hint(before.id));
 }
 
-/** What a reply says about the step. Only a refusal is certain: whoever gave up may have done something first. */
+/** Maps a reply to the outcome of its step. Only a refusal is certain: a consumer that gave up may have had effects. */
 function toWorkOutcome(reply: ReplyBody): WorkOutcome {
   if (reply.outcome === "done") return { kind: "done", result: reply.reply ?? null };
   const { reason } = reply;
@@ -309,21 +316,21 @@ function toWorkOutcome(reply: ReplyBody): WorkOutcome {
     : { kind: "failed", error: `${reason}: ${error}` };
 }
 
-/** As many characters as the name of a consumer group may have in the database. */
+/** Maximum length of a consumer name in the database. */
 const MAX_NAME_LENGTH = 255;
 
-/** Who hears the replies to the commands of a service's sagas. Named after it: others wait for replies of their own. */
+/** Name of the consumer for replies to the service's saga commands. */
 function replyConsumer(service: string): string {
   const topic = replyTopicFor(sagaReplies(service));
   return topic.slice(topic.indexOf(".") + 1);
 }
 
-/** Who hears an event for a saga of a service. */
+/** Name of the consumer of an event for one saga. */
 function eventConsumer(service: string, event: string, saga: string): string {
   return `${replyConsumer(service)}.${event}.${saga}`;
 }
 
-/** Refuses, while somebody still looks, names that the database would refuse when the bus runs. */
+/** Rejects at registration consumer names that the database would reject when the bus runs. */
 function checkEventConsumers(service: string, awaited: readonly AwaitedEvent[]): void {
   for (const { event, sagas } of awaited) {
     for (const saga of sagas.keys()) {
@@ -336,7 +343,7 @@ function checkEventConsumers(service: string, awaited: readonly AwaitedEvent[]):
 function tooLong(consumer: string, event: string, saga: string): SagaboxError {
   return new SagaboxError(
     "SAGA_INVALID",
-    `Saga "${saga}" waits for "${event}", and would hear it as the consumer "${consumer}", whose name has ` +
+    `Saga "${saga}" waits for "${event}" with the consumer "${consumer}", whose name has ` +
       `${consumer.length} characters; ${MAX_NAME_LENGTH} are allowed. Shorten the name of the service, the event or the saga.`,
   );
 }

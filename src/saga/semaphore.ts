@@ -3,19 +3,19 @@ import { MAX_CLAIM_AHEAD_MS } from "./claim-ahead-buffer.ts";
 
 interface SemaphoreOptions {
   readonly count: number;
-  /** Somebody has left a place that nobody here waits for. */
+  /** Called when a permit was released and no instance is queued for it. */
   readonly onFree: () => void;
-  /** Somebody waits for a place, the first one to. */
+  /** Called when the queue becomes non-empty. */
   readonly onQueue: () => void;
 }
 
 /**
- * As many instances as there are places are worked on at once. Whoever only waits for what it did to be written needs
- * none meanwhile, so that others may go on and be written together with it.
+ * Limits how many saga instances run at once. An instance waiting for its write does not hold a permit, so writes can
+ * be batched.
  */
 export class Semaphore {
   readonly #options: SemaphoreOptions;
-  /** Who waits, and since when. */
+  /** Queued permits in order of arrival, with the time at which each was queued. */
   readonly #queue = new Map<Permit, number>();
   readonly #nowMs: () => number;
   #taken = 0;
@@ -25,7 +25,7 @@ export class Semaphore {
     this.#nowMs = nowMs;
   }
 
-  /** Those that neither are taken nor waited for. */
+  /** Permits that are neither held nor reserved for the queue. */
   get free(): number {
     return this.#options.count - this.#taken - this.#queue.size;
   }
@@ -34,61 +34,62 @@ export class Semaphore {
     return this.#queue.size;
   }
 
-  acquire(seat: Permit): boolean {
-    if (this.#queue.has(seat)) return false;
+  /** Takes a permit, or queues for one and returns false. */
+  acquire(permit: Permit): boolean {
+    if (this.#queue.has(permit)) return false;
     if (this.free > 0) {
       this.#taken += 1;
       return true;
     }
-    this.#queue.set(seat, this.#nowMs());
+    this.#queue.set(permit, this.#nowMs());
     if (this.#queue.size === 1) this.#options.onQueue();
     return false;
   }
 
-  /** Its place is for whoever waits longest. */
+  /** Passes the permit to the first in the queue. */
   release(): void {
-    for (const seat of this.#queue.keys()) {
-      this.#queue.delete(seat);
-      return seat.grant();
+    for (const permit of this.#queue.keys()) {
+      this.#queue.delete(permit);
+      return permit.grant();
     }
     this.#taken -= 1;
     this.#options.onFree();
   }
 
-  cancel(seat: Permit): void {
-    this.#queue.delete(seat);
+  cancel(permit: Permit): void {
+    this.#queue.delete(permit);
   }
 
-  /** Tells those who have waited too long that others may have time for them. */
+  /** Expires queued permits that have waited too long, so that another worker can take the instance. */
   expireWaiters(): void {
     const latestMs = this.#nowMs() - MAX_CLAIM_AHEAD_MS;
-    for (const [seat, sinceMs] of this.#queue) if (sinceMs <= latestMs) seat.expire();
+    for (const [permit, sinceMs] of this.#queue) if (sinceMs <= latestMs) permit.expire();
   }
 }
 
-/** The place of one instance, or its wish for one. */
+/** The permit of one instance: held, queued for, or neither. */
 export class Permit {
   readonly #semaphore: Semaphore;
   readonly #onChange: () => void;
   #isHeld = false;
   #isExpired = false;
 
-  /** `called` hears when it got the place it waited for, and when it should not wait any longer. */
-  constructor(places: Semaphore, called: () => void) {
-    this.#semaphore = places;
-    this.#onChange = called;
+  /** `onChange` is called when a queued permit is granted, and when it has expired. */
+  constructor(semaphore: Semaphore, onChange: () => void) {
+    this.#semaphore = semaphore;
+    this.#onChange = onChange;
   }
 
   get taken(): boolean {
     return this.#isHeld;
   }
 
-  /** Whether it has waited for too long. */
+  /** Whether it was queued for too long. */
   get dismissed(): boolean {
     return this.#isExpired;
   }
 
-  /** Whether there is a place for it now; otherwise it waits for one. */
+  /** Returns whether the permit is held; if not, queues for it. */
   acquire(): boolean {
     this.#isHeld ||= this.#semaphore.acquire(this);
     return this.#isHeld;

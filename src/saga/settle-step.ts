@@ -7,10 +7,10 @@ import { hasLostRace } from "./group-race.ts";
 import { kindMismatch } from "./mismatch.ts";
 import type { Effort, StepRecord } from "./state.ts";
 
-/** Why something that came was not used; undefined when it was. */
+/** Why an input was ignored. Undefined if it was used. */
 export type IgnoreReason = string | undefined;
 
-/** How a step that is waited for ended; or how it ended after all, when nobody waited any longer. */
+/** Applies the outcome of a step, also if it arrives after the step was given up. */
 export function settleStep(draft: Draft, place: string, outcome: WorkOutcome): IgnoreReason {
   const record = draft.state.records[place];
   if (record === undefined) return "this step has not begun";
@@ -21,7 +21,7 @@ export function settleStep(draft: Draft, place: string, outcome: WorkOutcome): I
       completeStep(draft, place, record, outcome.result);
       return undefined;
     case "refused":
-      // It says nothing about an earlier try that may have done it.
+      // A refusal says nothing about an earlier attempt, which may have had an effect.
       if (record.outcome !== "unknown") record.outcome = "not_done";
       failStep(draft, place, record, outcome.error);
       return undefined;
@@ -41,11 +41,11 @@ function tryAgainOrFail(
   failure: Failure,
 ): void {
   const certain = failure.kind === "failed" && failure.certain === true;
-  // An earlier try may have done it even if this one has not.
+  // An earlier attempt may have had an effect even if this one had none.
   record.outcome = certain && record.outcome !== "unknown" ? "not_done" : "unknown";
-  const wanted = draft.state.direction === "forward" && record.abandoned === undefined;
+  const isWanted = draft.state.direction === "forward" && record.abandoned === undefined;
   const permanent = failure.kind === "failed" && failure.permanent === true;
-  if (!wanted || permanent || step === undefined || record.attempt >= step.retry.maxAttempts) {
+  if (!isWanted || permanent || step === undefined || record.attempt >= step.retry.maxAttempts) {
     failStep(draft, place, record, failure.error);
     return;
   }
@@ -65,7 +65,7 @@ function waitForNextTry(
   effort.error = toStorableText(error);
 }
 
-// A success that nobody waited for any longer is undone; if its undo is already over, it is undone once more.
+// A success after the step was given up is undone. If the undo has ended already, it runs once more.
 function settleLate(
   draft: Draft,
   place: string,
@@ -75,9 +75,9 @@ function settleLate(
 ): IgnoreReason {
   if (outcome.kind !== "done") return "its outcome had been decided before";
   if (record.status === "completed") return "it was known to be done";
-  if (record.status === "skipped") return "a person has decided about it";
+  if (record.status === "skipped") return "an operator has decided about it";
   if (isParked(draft, place, record)) {
-    completeStep(draft, place, record, outcome.result); // this is what it waited for
+    completeStep(draft, place, record, outcome.result); // the parked instance waits for this outcome
     return undefined;
   }
   if (record.outcome === "done") return "it was known to be done";
@@ -93,8 +93,8 @@ function isParked({ state, status }: Draft, place: string, record: StepRecord): 
   return parked && !hasLostRace(state, place);
 }
 
-// What has been undone, or is being undone in this moment, may have found nothing to undo: it came too early. An undo that
-// was given up is tried anew as well: whoever did not answer does again.
+// An undo that ran before the late success may have found nothing to undo, so it runs again. An undo that failed is
+// retried as well: the late success shows that the consumer replies again.
 function undoOnceMore(draft: Draft, place: string, step: StepNode | undefined, record: StepRecord): void {
   const { undo } = record;
   if (undo === undefined || undo.status === "settled") return;
@@ -105,7 +105,7 @@ function undoOnceMore(draft: Draft, place: string, step: StepNode | undefined, r
   tryUndo(draft, place, step, record);
 }
 
-/** How the undo of a step ended. */
+/** Applies the outcome of an undo. */
 export function settleUndo(draft: Draft, place: string, outcome: WorkOutcome): IgnoreReason {
   const record = draft.state.records[place];
   const step = stepAt(draft.definition, place);
@@ -133,7 +133,7 @@ export function settleUndo(draft: Draft, place: string, outcome: WorkOutcome): I
   return undefined;
 }
 
-/** A reply is known by the id of the command it answers. */
+/** Applies a reply to the step or undo that sent the command with this id. */
 export function settleReply(draft: Draft, requestId: string, outcome: WorkOutcome): IgnoreReason {
   for (const [place, record] of Object.entries(draft.state.records)) {
     const { undo } = record;
@@ -147,17 +147,17 @@ export function settleReply(draft: Draft, requestId: string, outcome: WorkOutcom
   return "no step of this saga sent that command";
 }
 
-/** Why the success of an undo does not count. */
+/** Ignore reason for an undo that ended before its step did. */
 export const TOO_EARLY = "the step was done after this undo";
 
-// The failure of a try that has been replaced, or is about to be, says nothing about the one that replaces it.
+// The failure of an attempt that was replaced, or is about to be, says nothing about the next attempt.
 function checkReplaced({ ids, nextAtMs }: Effort, requestId: string, outcome: WorkOutcome): IgnoreReason {
   if (outcome.kind === "done") return undefined;
   if (ids.at(-1) !== requestId) return "a newer try has taken its place";
   return nextAtMs !== undefined && outcome.kind !== "refused" ? "it is going to be tried again" : undefined;
 }
 
-/** What is due by the clock: waits that are over, and tries whose turn has come. */
+/** Applies timers that are due: timeouts and retries. */
 export function applyDueTimers(draft: Draft): void {
   for (const [place, record] of Object.entries(draft.state.records)) {
     const step = stepAt(draft.definition, place);
@@ -207,7 +207,7 @@ function applyUndoTimeout(draft: Draft, place: string, step: StepNode, record: S
   }
 }
 
-/** Takes a record back to before it was given up, for another try. */
+/** Reopens a failed step or undo for another attempt. */
 export function reopen(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
   if (record.undo?.status === "failed") {
     const { epoch, ids, countsFrom } = record.undo;
@@ -215,7 +215,7 @@ export function reopen(draft: Draft, place: string, step: StepNode, record: Step
     tryUndo(draft, place, step, record);
     return;
   }
-  // Nothing has happened, so that only the definition of now counts.
+  // The step had no effect, so only the current definition counts.
   if (record.outcome === "not_done") {
     record.kind = undefined;
     record.undoable = undefined;

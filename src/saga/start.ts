@@ -20,15 +20,15 @@ import { newState } from "./state.ts";
 
 export interface Started {
   readonly sagaId: string;
-  /** False when an instance with this key existed already; it is left as it is. */
+  /** False if an instance with this key exists already. That instance is not changed. */
   readonly started: boolean;
 }
 
-/** Whoever could go on with a new instance in this process. */
+/** The runner of this worker, which may take over a new instance at once. */
 export interface LocalRunner {
   readonly claim: Claim | undefined;
   adopt(instance: LoadedInstance, mail: boolean): void;
-  /** There is a new one for whoever has room. */
+  /** Signals that a new instance may be due. */
   hint(): void;
 }
 
@@ -40,19 +40,22 @@ interface Origin {
   readonly traceparent?: string;
 }
 
-/** What an instance begins with. */
+/** The checked input of a new instance, its key and its data subject. */
 interface Seed {
   readonly input: Json;
   readonly key: string;
-  /** Whom it is about. */
+  /** The data subject, or null. */
   readonly subject: string | null;
 }
 
-/** Checks the input, finds its key and its person, before anything is written. Throws what the user's own functions throw. */
-export async function readSeed(definition: SagaDefinition, given: unknown): Promise<Seed> {
-  const checked = definition.input["~standard"].validate(given);
-  const input = checkInput(definition, "then" in checked ? await checked : checked);
-  encodeJson(input); // refuses here what could not be kept
+/**
+ * Validates the input and reads key and data subject, before anything is written. Throws PAYLOAD_INVALID, KEY_INVALID or
+ * PRIVACY_SUBJECT_INVALID, and errors of the user's own functions.
+ */
+export async function readSeed(definition: SagaDefinition, value: unknown): Promise<Seed> {
+  const result = definition.input["~standard"].validate(value);
+  const input = checkInput(definition, "then" in result ? await result : result);
+  encodeJson(input); // throws if the input cannot be stored
   const { name, personal } = definition;
   const subject = personal === null ? null : readSubject(name, personal, input);
   return { input, key: checkKey(definition, input), subject };
@@ -62,15 +65,15 @@ export async function startIn(
   engine: SagaEngine,
   tx: SagaTransaction,
   definition: SagaDefinition,
-  given: unknown,
+  input: unknown,
   origin: Origin = {},
 ): Promise<Started> {
-  return startFrom(engine, tx, definition, await readSeed(definition, given), origin);
+  return startFrom(engine, tx, definition, await readSeed(definition, input), origin);
 }
 
 const pooledBytes = poolRandomBytes(randomBytes);
 
-/** Makes the instance and takes its first step, all inside the given transaction. */
+/** Inserts the instance and begins its first step inside the transaction. */
 export async function startFrom(
   engine: SagaEngine,
   tx: SagaTransaction,
@@ -119,8 +122,8 @@ async function startWith(
   origin: Origin,
 ): Promise<Started> {
   const nowMs = tx.knowsCommit ? engine.clock.nowMs : undefined;
-  // Nobody has anything for an instance that hears nothing: then there is nobody to meet.
-  const met =
+  // Only events can arrive before the start, so a saga that awaits none needs no lock.
+  const keyLock =
     nowMs === undefined || awaitsEvents(definition) ? lockKey(engine, tx, definition, key) : undefined;
   const before: LoadedInstance = {
     id,
@@ -135,11 +138,11 @@ async function startWith(
     correlationId: context.correlationId,
     parent: origin.parent ?? null,
     claims: 0,
-    nowMs: nowMs ?? (await met)?.nowMs ?? 0,
+    nowMs: nowMs ?? (await keyLock)?.nowMs ?? 0,
     seal: subject === null ? undefined : await createCipher(engine, tx, definition, subject),
   };
   const traceId = parseTraceparent(context.traceparent)?.traceId ?? "";
-  // Taken at once only where something is to be done here at once.
+  // Claim the instance only if its first step runs locally.
   const [first] = definition.nodes;
   const isLocal = first?.kind === "step" && (first.work.kind === "run" || first.work.kind === "tx");
   const claim = tx.knowsCommit && isLocal ? origin.taker?.claim : undefined;
@@ -147,7 +150,7 @@ async function startWith(
   try {
     const cause = { cause: `start:${id}`, input: { kind: "start" } } as const;
     const { instance, mail = false } = await engine.apply(tx, definition, before, cause, { birth });
-    if ((await met)?.blind === true)
+    if ((await keyLock)?.blind === true)
       await engine.addPendingInput(tx, id, engine.parts.newId(), COLLECT, { kind: "tick" }, before.seal);
     const { taker } = origin;
     tx.onCommit(() => (claim === undefined ? taker?.hint() : taker?.adopt({ ...instance, claims: 1 }, mail)));
@@ -156,34 +159,38 @@ async function startWith(
     if (isSagaboxError(error, "SAGA_CONFLICT")) return await findExisting(engine, tx, definition, key);
     throw error;
   } finally {
-    if (met !== undefined) await met; // if it failed, whatever was sent behind it failed for that reason
+    if (keyLock !== undefined) await keyLock; // if the lock failed, its error is the cause of later ones
   }
 }
 
-/** The letter of an instance to itself: something may have come before it that its start could not see. */
+/** Cause of a pending input that makes an instance collect early events that its start could not see. */
 export const COLLECT = "collect";
 
 interface KeyLock {
-  /** The database's clock once the place is ours. */
+  /** The database clock after the lock was taken, in milliseconds. */
   readonly nowMs: number;
+  /** The isolation level may hide early events that were committed before. */
   readonly blind: boolean;
 }
 
-/** In a transaction of ours what follows is sent behind it at once. */
+/** Locks the key against concurrent early events. Not awaited by the caller, so that later statements are pipelined. */
 function lockKey(
   engine: SagaEngine,
   tx: SagaTransaction,
   definition: SagaDefinition,
   key: string,
 ): Promise<KeyLock> {
-  const asked = tx.run<{ now_ms: string | number; blind: boolean }>(engine.sql.meet, [definition.name, key]);
-  const met = asked.then(({ rows }) => {
+  const locking = tx.run<{ now_ms: string | number; blind: boolean }>(engine.sql.meet, [
+    definition.name,
+    key,
+  ]);
+  const lock = locking.then(({ rows }) => {
     const nowMs = Number(rows[0]?.now_ms);
     engine.clock.update(nowMs);
     return { nowMs, blind: rows[0]?.blind === true && awaitsEvents(definition) };
   });
-  met.catch(() => undefined); // told to whoever waits for it
-  return met;
+  lock.catch(() => undefined); // the caller that awaits the lock gets the error
+  return lock;
 }
 
 async function createCipher(
@@ -233,6 +240,6 @@ function checkKey(definition: SagaDefinition, input: Json): string {
   if (typeof key === "string" && isValidId(key)) return key;
   throw new SagaboxError(
     "KEY_INVALID",
-    `The key of saga "${definition.name}" must be a text of 1 to 255 characters that is not blank.`,
+    `The key of saga "${definition.name}" must be a string of 1 to 255 characters that is not blank.`,
   );
 }

@@ -1,7 +1,7 @@
 import type { Json } from "../message/index.ts";
 import type { Undo, Work } from "./definition.ts";
 
-/** The life of an instance. `failed` is not an end: it is parked with an open incident until a person decides. */
+/** Status of an instance. `failed` is not final: the instance is parked with an open incident until an operator decides. */
 export type SagaStatus =
   | "started"
   | "running"
@@ -14,19 +14,20 @@ export type SagaStatus =
 
 export type StepStatus = "in_progress" | "completed" | "failed" | "compensating" | "compensated" | "skipped";
 
-/** What is known about the effect of a step. Unknown is never taken for not done. */
+/** What is known about the effect of a step. `unknown` is never treated as `not_done`. */
 export type StepOutcome = "done" | "not_done" | "unknown";
 
-/** One way of doing something that may take several tries: a step, or its undo. */
+/** The attempts at a step or at its undo. */
 export interface Effort {
-  /** Begins anew with every epoch: after a person's retry, or when a late success has to be undone again. */
+  /** Raised by an operator's retry, and when a late success has to be undone again. */
   epoch: number;
+  /** Starts at 1 in each epoch. */
   attempt: number;
   /** Ids of the commands sent, or of the child, oldest first. */
   ids: string[];
-  /** When local work is to be done, or tried again. */
+  /** When local work is due, or when the next attempt is. */
   nextAtMs?: number | undefined;
-  /** When it is given up waiting. */
+  /** When the attempt times out. */
   dueAtMs?: number | undefined;
   startedAtMs: number;
   endedAtMs?: number | undefined;
@@ -35,29 +36,29 @@ export interface Effort {
 
 export interface StepRecord extends Effort {
   status: StepStatus;
-  /** Steps that began together share a unit; what is undone goes backwards unit by unit. */
+  /** Steps that began together share a unit. Units are undone in reverse order. */
   unit: number;
   outcome?: StepOutcome | undefined;
-  /** Its work may still be running, but nobody wants it any more, for this reason. */
+  /** Why the step was abandoned. Its work may still be running. */
   abandoned?: string | undefined;
   result?: Json | undefined;
   undo?: UndoEffort | undefined;
   /**
    * The kind of the step in the definition that began it. A worker with a changed definition compares it with its own
-   * step. Records of earlier releases and of choices lack it.
+   * step. Records of branches and of earlier releases lack it.
    */
   kind?: Work["kind"] | undefined;
-  /** The definition that began it had an undo: a definition without one must not skip it. */
+  /** The definition that began the step had an undo, so a definition without one must not skip it. */
   undoable?: true | undefined;
-  /** It was the pivot in the definition that began it. */
+  /** The step was the pivot in the definition that began it. */
   pivot?: true | undefined;
 }
 
 export interface UndoEffort extends Effort {
   status: "in_progress" | "done" | "failed" | "settled";
-  /** The kind of undo that is under way. Undos of earlier releases lack it. */
+  /** The kind of the undo in flight. Undos of earlier releases lack it. */
   kind?: Undo["kind"] | undefined;
-  /** The step was done after all when earlier epochs, and so many commands, had been tried: their success means nothing. */
+  /** Set by a late success of the step: successes of earlier epochs and of the first `ids` commands do not count. */
   countsFrom?: { epoch: number; ids: number } | undefined;
 }
 
@@ -67,23 +68,23 @@ export interface EarlyEvent {
   readonly data: Json;
 }
 
-/** Everything that is remembered about one instance beside its input; kept as JSON. */
+/** The state of an instance apart from its input, stored as JSON. Keys of records, choices and rounds are step paths. */
 export interface SagaState {
   direction: "forward" | "backward";
   pivoted: boolean;
   units: number;
   records: Record<string, StepRecord>;
   choices: Record<string, string | null>;
-  /** spent: all rounds were had, and it was not over. */
+  /** `spent`: the repetition used up its rounds without ending. */
   rounds: Record<string, { round: number; over: boolean; spent?: boolean | undefined }>;
-  /** Events that came before anybody waited for them. */
+  /** Events that arrived before a step waited for them. */
   early: EarlyEvent[];
   deadlineAtMs?: number | undefined;
-  /** It has been completed before, even if something of it has to be undone late. */
+  /** The instance has completed once, even if a late success is being undone now. */
   completed?: boolean | undefined;
-  /** Why it turned back, for people. */
+  /** Why the instance is compensated, as text for operators. */
   cause?: string | undefined;
-  /** Places that do not fit the definition it was last moved with, and why. It is parked while there are any. */
+  /** Step paths that do not fit the current definition, and why. The instance is parked while there are any. */
   mismatches?: Record<string, string> | undefined;
 }
 
@@ -102,7 +103,7 @@ export function newState(): SagaState {
 /** An instance as `decide` sees it. */
 export interface Snapshot {
   readonly id: string;
-  /** By which it is found. Where it is not known: what the definition makes of the input. */
+  /** The instance key. If missing, the definition's key function computes it from the input. */
   readonly key?: string;
   readonly input: Json;
   readonly status: SagaStatus;

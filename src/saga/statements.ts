@@ -15,11 +15,11 @@ const columns = `instance.id, instance.type, instance.definition_version, instan
        instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
        extract(epoch from clock_timestamp()) * 1000 as now_ms`;
 
-// Always true. A list in JSON is taken for a hundred rows, and a plan made while the table was small would read all of
-// it to find them, for ever after; with this the list is taken for one row, and instances are looked up by their id.
+// Always true. The planner estimates 100 rows for json_to_recordset, and a plan cached while the table was small would
+// keep scanning the whole table. This condition lowers the estimate to one row, so instances are looked up by id.
 const estimateOneRowSql = (text: string): string => `${text} = ${text} || ''`;
 
-// By their place in the table, which needs no plan. One that was changed since this statement began is claimed by the next.
+// Updates by ctid, which needs no join. A row that changed since the statement began is claimed by the next one.
 const claimSql = (schema: string, due: string): string =>
   `update ${schema}.saga_instance as instance
           set claimed_by = $1::text, claims = instance.claims + 1,
@@ -40,7 +40,7 @@ export function sagaStatements(schema: string) {
   return {
     insert: defineStatement("sagabox.saga.insert", insertInstanceSql(schema, false)),
     insertFailed: defineStatement("sagabox.saga.insert_failed", insertInstanceSql(schema, true)),
-    // What came for an instance before it existed.
+    // Assigns pending input that arrived before the instance existed.
     collect: defineStatement(
       "sagabox.saga.collect",
       `update ${schema}.saga_mail set saga_id = $1::text, correlation_id = null
@@ -50,8 +50,8 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.id_of",
       `select id from ${schema}.saga_instance where type = $1::text and correlation_id = $2::text`,
     ),
-    // Whoever starts an instance and whoever has something for it before it exists meet here. The clock is read after
-    // the wait for the other one. Blind: what the other one wrote may not be seen in this transaction all the same.
+    // Serializes the start of an instance with early events for its key. The clock is read after the lock. `blind`: with
+    // this isolation level the snapshot may be older than the lock, so committed early events may be invisible.
     meet: defineStatement(
       "sagabox.saga.meet",
       `select pg_advisory_xact_lock(hashtextextended($1::text || chr(31) || $2::text, 7453)),
@@ -71,8 +71,8 @@ export function sagaStatements(schema: string) {
       `select ${columns} from ${schema}.saga_instance as instance
         where instance.type = $1::text and instance.correlation_id = $2::text for update`,
     ),
-    // Transitions of different instances, each checked by the version of its own: nothing of one that is not saved is
-    // written. One whose row is locked is not waited for, since all the others would wait with it.
+    // Saves transitions of different instances, each guarded by its version. Nothing is written for a stale one. A locked
+    // row is skipped, because waiting for it would delay the whole batch.
     save: defineStatement(
       "sagabox.saga.save",
       `with free as (
@@ -124,7 +124,7 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.drop_mail",
       `delete from ${schema}.saga_mail where saga_id = $1::text`,
     ),
-    // Addressed to an instance, whose row is left alone: two that write to each other must not wait for each other.
+    // Does not lock the instance's row, so that two instances that write to each other cannot deadlock.
     post: defineStatement(
       "sagabox.saga.post",
       `insert into ${schema}.saga_mail (id, type, saga_id, cause, input, expires_at)
@@ -133,7 +133,7 @@ export function sagaStatements(schema: string) {
        on conflict (id, type) do nothing
        returning saga_id`,
     ),
-    // It may wait longer than the message that brought it is kept. What the instance holds itself, a trigger sees.
+    // Pending input may outlive the message that brought it. Attachments in the instance's state are held by a trigger.
     holdAttached: defineStatement(
       "sagabox.saga.hold_attached",
       `insert into ${schema}.blob_use (key, used_by)
@@ -149,9 +149,9 @@ export function sagaStatements(schema: string) {
                clock_timestamp() + $6::double precision * interval '1 ms')
        on conflict (id, type) do nothing`,
     ),
-    // Of what is due, only what this process knows how to go on with.
+    // Claims due instances of the sagas that this worker can move.
     claim: defineStatement("sagabox.saga.claim", claimSql(schema, dueSql(schema, ""))),
-    // What has to wait for its turn is charged as well: nothing that may have ended a process before is among it.
+    // Skips instances whose last claim was not settled (claims > 0): they may have killed a worker and must not wait here.
     claimAhead: defineStatement(
       "sagabox.saga.claim_ahead",
       claimSql(schema, dueSql(schema, "and due.claims = 0")),
@@ -179,8 +179,8 @@ export function sagaStatements(schema: string) {
           and type || '/' || definition_version = any($1::text::text[])
         order by due_at limit 1`,
     ),
-    // All that are still ours. One that is locked, by a tx step or a reply, is not waited for: the claims of all the
-    // others would run out meanwhile. Nobody else can take it before it is unlocked.
+    // Returns all claims that this worker still holds. A row locked by a tx step or a reply is skipped, because waiting
+    // would let the other claims expire. No other worker can claim a locked row.
     renew: defineStatement(
       "sagabox.saga.renew",
       `with ours as (
@@ -200,20 +200,20 @@ export function sagaStatements(schema: string) {
       `update ${schema}.saga_instance set claimed_by = null, claimed_until = null, claims = 0
         where id = $1::text and claimed_by = $2::text`,
     ),
-    // Nobody began anything with these, so nobody can have died of them.
+    // No work began under these claims, so they do not count as attempts.
     giveBack: defineStatement(
       "sagabox.saga.give_back",
       `update ${schema}.saga_instance
           set claimed_by = null, claimed_until = null, claims = greatest(claims - 1, 0)
         where id = any($1::text::text[]) and claimed_by = $2::text`,
     ),
-    // Nobody began anything with it, so nobody can have died of it. The claim itself runs out.
+    // No work began under this claim, so it does not count as an attempt. The claim itself expires.
     uncharge: defineStatement(
       "sagabox.saga.uncharge",
       `update ${schema}.saga_instance set claims = greatest(claims - 1, 0)
         where id = $1::text and claimed_by = $2::text`,
     ),
-    // Its person was erased while it could not be seen yet. Nobody can decide for it any more, and somebody must.
+    // Parks an instance whose data subject was erased. It cannot be decrypted, so an operator has to decide.
     park: defineStatement(
       "sagabox.saga.park",
       `with parked as (
@@ -233,7 +233,7 @@ export function sagaStatements(schema: string) {
          select id, version, 'failed', $4::text, 'failed', $3::text, 'erasure', trace_id from parked)
        select current_step from parked`,
     ),
-    // Due for a while, or with mail that nobody took, yet its version is known to nobody here.
+    // Instances overdue by 10 s, or with pending input that old, whose version this worker has not registered.
     orphans: defineStatement(
       "sagabox.saga.orphans",
       `select type, definition_version, count(*)::integer as count from ${schema}.saga_instance
@@ -245,7 +245,7 @@ export function sagaStatements(schema: string) {
           and type || '/' || definition_version <> all($1::text::text[])
         group by 1, 2 order by 1, 2 limit 100`,
     ),
-    // For gauges. Bounded, since nobody can tell two hundred thousand from one.
+    // For gauges. The count is capped to keep the scrape cheap.
     measure: defineStatement(
       "sagabox.saga.measure",
       `select status, count(*)::integer as count
@@ -256,7 +256,7 @@ export function sagaStatements(schema: string) {
          from (select 1 from ${schema}.saga_instance
                 where due_at < clock_timestamp() - interval '10 minutes' limit 10000) as overdue`,
     ),
-    // A child is kept for as long as its parent, which may still take it back. Their lines stay in the audit log.
+    // A child is kept as long as its parent, which may still undo it. The audit log keeps their lines.
     forget: defineStatement(
       "sagabox.saga.forget",
       `with old as (

@@ -9,10 +9,9 @@ export interface StatusMove {
 const move = (from: SagaStatus, to: SagaStatus, when: string): StatusMove => ({ from, to, when });
 
 /**
- * Every way from one status to another. A saga is `started` for no longer than its first transaction; from there it
- * rests wherever its first steps lead it. `failed` is a parking place with an open incident, never an end: a person
- * leads it out. The two ends can be left again: a completed saga without a pivot may be compensated by a person or by
- * its parent, and a late success of a step that nobody waited for any more is undone.
+ * Every status transition. A saga is `started` only within its first transaction. `failed` is not final: the saga is
+ * parked with an open incident until an operator decides. `completed` and `compensated` can be left again: an operator or
+ * the parent may compensate a completed saga without a pivot, and a late success of an abandoned step is undone.
  */
 export const statusMoves: readonly StatusMove[] = [
   move("started", "running", "its first step waits for something"),

@@ -7,7 +7,7 @@ import type { StepContext, StepNode, Undo, UndoContext, Work } from "./definitio
 import type { StepOptions, UndoOptions } from "./saga-types.ts";
 
 const SECOND = 1_000;
-/** Whoever gets a command tries it again by itself, so that sending it again is no use before the pivot. */
+/** The consumer of a command retries it, so the saga does not send it again before the pivot. */
 const once: RetryPolicy = { maxAttempts: 1, firstDelayMs: SECOND, factor: 2, maxDelayMs: 60 * SECOND };
 const local: RetryPolicy = { ...once, maxAttempts: 3 };
 const forward: RetryPolicy = { ...once, maxAttempts: 10 };
@@ -36,7 +36,7 @@ export function stepNode(
       timeout === undefined
         ? null
         : milliseconds(`${where}.timeout`, timeout, { min: 1, max: MAX_DURATION_MS }),
-    // A child has one life; what has been waited for can only be waited for again by a person.
+    // A child saga starts once. A wait that timed out is only retried by an operator.
     retry:
       work.kind === "wait" || work.kind === "child" ? once : retryPolicy(`${where}.retry`, retry, defaults),
     undoRetry: backward,
@@ -47,13 +47,13 @@ export function undoRetry(where: string, { retry = {} }: UndoOptions): RetryPoli
   return retryPolicy(`${where}.undo.retry`, retry, backward);
 }
 
-/** `undo(command, data, options)` or `undo(work, options)`. */
+/** Reads the arguments `(command, data, options)` or `(work, options)` of `undo`. Throws SAGA_INVALID. */
 export function undoFrom(
   where: string,
   work: Work,
-  given: readonly unknown[],
+  args: readonly unknown[],
 ): { readonly undo: Undo; readonly options: UndoOptions } {
-  const [first, second, third] = given;
+  const [first, second, third] = args;
   if (typeof first === "function") {
     const options = readUndoOptions(where, second);
     return work.kind === "tx"
@@ -71,7 +71,7 @@ interface MemberOptions extends StepOptions {
   readonly undo?: unknown;
 }
 
-/** The members a user names inside `all` or `any`. */
+/** Collects the steps that the callback of `all` or `any` declares. */
 export function groupMembers(
   where: string,
   onlyForward: boolean,
@@ -83,9 +83,9 @@ export function groupMembers(
     const made = onlyForward ? { undo: null, options: {} } : memberUndo(place, work, undo);
     const node = stepNode(place, name, work, options, onlyForward, made.undo);
     members.push(node);
-    return words;
+    return builder;
   };
-  const words = {
+  const builder = {
     send: (
       name: string,
       command: AnyCommand,
@@ -95,7 +95,7 @@ export function groupMembers(
     run: (name: string, work: Extract<Work, { kind: "run" }>["work"], options?: MemberOptions) =>
       add(name, { kind: "run", work }, options),
   };
-  group(words);
+  group(builder);
   return members;
 }
 

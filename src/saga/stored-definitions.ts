@@ -13,27 +13,27 @@ export interface StoredDefinitionParts {
   readonly database: Queryable;
   readonly sql: ReturnType<typeof definitionStatements>;
   readonly sagas: Pick<SagaStatements, "read">;
-  /** Opens instances about a person; without it they are not compared. */
+  /** Decrypts instances with personal data. Without it they are not compared. */
   readonly vault?: SagaVault | undefined;
 }
 
-/** A step that unfinished instances have begun and that the definition cannot continue with. */
+/** A step that unfinished instances have begun and that the definition cannot continue. */
 export interface UnfitStep {
   readonly step: string;
   readonly why: string;
   readonly instances: number;
 }
 
-/** How a definition differs from the one that is stored for its version. */
+/** How a definition differs from the stored definition of its version. */
 export interface DefinitionComparison {
   readonly type: string;
   readonly version: number;
-  /** `new`: none is stored. */
+  /** `new`: no definition is stored for this version. */
   readonly verdict: "new" | "same" | "changed";
   readonly differences: readonly string[];
-  /** While there are any, a worker does not start with this definition. */
+  /** A worker does not start with this definition while there are any. */
   readonly unfitSteps: readonly UnfitStep[];
-  /** How many unfinished instances have such a step. */
+  /** How many unfinished instances have an unfit step. */
   readonly unfitInstances: number;
 }
 
@@ -51,7 +51,7 @@ interface ComparedDefinition {
   readonly stored: StoredRow | undefined;
 }
 
-/** Compares definitions with those that are stored, and with the records of unfinished instances. Writes nothing. */
+/** Compares definitions with the stored ones and with the records of unfinished instances. Writes nothing. */
 export async function compareDefinitions(
   parts: StoredDefinitionParts,
   definitions: readonly SagaDefinition[],
@@ -80,7 +80,7 @@ export async function registerDefinitions(
     for (const one of compared) {
       const { verdict } = one.comparison;
       if (verdict === "changed") await warnUnfit(parts, one, observer);
-      // Another worker may have stored one meanwhile: it is the one to compare with.
+      // Another worker may have stored this version meanwhile; compare with its definition.
       else if (verdict === "new" && !(await insertDefinition(parts, one))) overtaken.push(one.definition);
     }
     pending = overtaken;
@@ -157,7 +157,7 @@ async function findUnfit(
   const steps = new Map(rows.flatMap(({ path, instances }) => (path === null ? [] : [[path, instances]])));
   let instances = rows.find(({ path }) => path === null)?.instances ?? 0;
   const isSafe = new Set(safe);
-  if (!isChanged) return { steps, instances }; // the first start of all must not depend on keys
+  if (!isChanged) return { steps, instances }; // the first start must not depend on keys
   for await (const paths of encryptedPaths(parts, name, version)) {
     const unfit = [...paths].filter((path) => !isSafe.has(path));
     if (unfit.length > 0) instances += 1;
@@ -166,14 +166,14 @@ async function findUnfit(
   return { steps, instances };
 }
 
-// What is encrypted for a person cannot be compared by the database. Where the keys are not available, the comparison ends:
-// a worker must start all the same, and parks an instance that does not fit when it can read it.
+// The database cannot compare encrypted records. Without keys the comparison stops, because the worker must start
+// anyway; it parks an instance that does not fit once it can decrypt it.
 async function* encryptedPaths(
   { database, sql, sagas, vault }: StoredDefinitionParts,
   name: string,
   version: number,
 ): AsyncGenerator<ReadonlySet<string>> {
-  if (vault === undefined) return; // without keys none of them is moved here
+  if (vault === undefined) return; // without keys this worker moves no encrypted instance
   const { rows } = await database.run<{ id: string }>(sql.encryptedUnfinished, [name, version]);
   for (const { id } of rows) {
     const [row] = (await database.run<InstanceRow>(sagas.read, [id])).rows;
@@ -209,7 +209,7 @@ async function warnUnfit(
     unfinished,
     command: checkCommand(type),
   });
-  // Nothing depends on the stored one any more.
+  // No unfinished instance depends on the stored definition.
   if (unfinished > 0 || stored === undefined) return;
   const { hash, structure } = current;
   await database.run(sql.replaceDefinition, [type, version, hash, structure, stored.hash]);
@@ -230,21 +230,21 @@ function changedDefinition(refused: readonly DefinitionComparison[]): SagaboxErr
     "SAGA_DEFINITION_CHANGED",
     `Saga "${type}" version ${version} was changed without a new version, and ${unfitInstances} unfinished ` +
       `${unfitInstances === 1 ? "instance has" : "instances have"} begun steps that it lacks: ${steps.join("; ")}. ` +
-      `Register the definition as it was under version ${version}, and the changed one beside it under a higher version. ` +
+      `Register the definition as it was under version ${version}, and the changed one alongside it under a higher version. ` +
       `To see the difference: ${checkCommand(type)}` +
-      (more === "" ? "" : `. The same is true of ${more}.`),
+      (more === "" ? "" : `. Also changed: ${more}.`),
   );
 }
 
 /** One step, group, branch or repetition of a definition: what the records of an instance depend on. */
 interface StructureEntry {
-  /** Its name; that of its group in front. */
+  /** The node's name, prefixed with `group.` inside a group. */
   readonly path: string;
   readonly kind: StepNode["work"]["kind"] | "all" | "any" | "branch" | "repeat";
-  /** How it is undone: "none" where it is said that nothing is, null where nothing can be. */
+  /** The kind of undo; "none" if noUndo() was called, null if the node cannot have an undo. */
   readonly undo: NonNullable<StepNode["undo"]>["kind"] | null;
   readonly pivot: boolean;
-  /** The groups, ways of branches and repetitions around it, from the outside to the inside. */
+  /** The enclosing groups, branch ways and repetitions, outermost first. */
   readonly within: string;
 }
 
@@ -271,7 +271,7 @@ function listEntries(node: Node, within: string): readonly StructureEntry[] {
       return [block(node.mode), ...members];
     }
     case "branch": {
-      // The order in which ways are written means nothing.
+      // The order of the ways has no meaning.
       const ways = Object.entries(node.ways).sort(([a], [b]) => (a < b ? -1 : 1));
       const steps = ways.flatMap(([way, body]) =>
         body.flatMap((one) => listEntries(one, inside(`branch ${node.name} ${way}`))),
@@ -290,7 +290,7 @@ function stepEntry({ work, undo, pivot }: StepNode, path: string, within: string
   return { path, kind: work.kind, undo: undo?.kind ?? null, pivot, within };
 }
 
-/** A hash of the structure. Stored in databases: the same structure must have the same hash in every release. */
+/** Hashes a structure. The hash is stored in databases, so it must be equal in every release. */
 export function hashStructure(structure: readonly StructureEntry[]): string {
   const rows = structure.map(({ path, kind, undo, pivot, within }) => [path, kind, undo, pivot, within]);
   return createHash("sha256").update(JSON.stringify(rows)).digest("hex");
@@ -303,7 +303,7 @@ interface StructureDifference {
   readonly isSafe: boolean;
 }
 
-/** What changed from one structure to another, in the order of the first; what was added comes last. */
+/** Lists the differences between two structures in the order of `before`. Added nodes and order changes come last. */
 export function compareStructures(
   before: readonly StructureEntry[],
   after: readonly StructureEntry[],
@@ -357,5 +357,5 @@ function orderDifference(
   const now = paths(after, before);
   const moved = paths(before, after).findIndex((path, index) => path !== now[index]);
   const path = now[moved];
-  return path === undefined ? [] : [{ path, why: "has moved to another place in the order", isSafe: true }];
+  return path === undefined ? [] : [{ path, why: "has moved to another position", isSafe: true }];
 }

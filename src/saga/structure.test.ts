@@ -111,7 +111,7 @@ test("a comparison says what changed, and what an instance with such a record ca
     { path: "e", why: "was removed or renamed (send)", isSafe: false },
     { path: "w", why: "was added (branch)", isSafe: true },
     { path: "f", why: "was added (delay)", isSafe: true },
-    { path: "d", why: "has moved to another place in the order", isSafe: true },
+    { path: "d", why: "has moved to another position", isSafe: true },
   ]);
   expect(compareStructures(describeStructure(after.definition), describeStructure(after.definition))).toEqual(
     [],

@@ -2,26 +2,26 @@ import { SagaboxError } from "../errors/index.ts";
 import { isEncrypted, type Encrypted } from "../message/index.ts";
 import type { Queryable } from "../storage/index.ts";
 
-/** Seals and opens texts under the key of one person. What was sealed as part of one thing opens nowhere else. */
+/** Encrypts texts with the key of one data subject. A text decrypts only with the owner id and path it was encrypted for. */
 export interface SubjectCipher {
-  /** The keyed hash of the person. */
+  /** Keyed hash of the subject's id. */
   readonly subject: string;
-  encrypt(text: string, of: string, place: FieldPath): Encrypted;
-  decrypt(sealed: unknown, of: string, place: FieldPath): string;
+  encrypt(text: string, of: string, path: FieldPath): Encrypted;
+  decrypt(encrypted: unknown, of: string, path: FieldPath): string;
 }
 
 export type FieldPath = readonly (string | number)[];
 
-/** Why something sealed cannot be had: nobody can read it any more, or this process has no key. */
+/** Why encrypted data cannot be read: the subject was erased, or this process has no key (`sealed`). */
 export type UnreadableReason = "erased" | "sealed";
 
-/** Where the keys of persons are. */
+/** Finds the ciphers of data subjects. */
 export interface SagaVault {
   forPerson(subject: string, tx: Queryable): Promise<SubjectCipher>;
-  find(sealed: Encrypted, tx?: Queryable): Promise<SubjectCipher | UnreadableReason>;
+  find(encrypted: Encrypted, tx?: Queryable): Promise<SubjectCipher | UnreadableReason>;
 }
 
-/** What stands where a text about a person would be. */
+/** Replaces texts that may hold personal data in columns and events that are not encrypted. */
 export const ENCRYPTED_TEXT = "[sealed]";
 
 export function encryptText(
@@ -33,7 +33,7 @@ export function encryptText(
   return seal === undefined || text === null ? text : JSON.stringify(seal.encrypt(text, of, place));
 }
 
-/** The text as it was before it was sealed, if it was. */
+/** Decrypts a text. Returns it unchanged if it is not encrypted. */
 export function decryptText(
   seal: SubjectCipher | undefined,
   text: string,
@@ -44,14 +44,14 @@ export function decryptText(
   return sealed === undefined || seal === undefined ? text : seal.decrypt(sealed, of, place);
 }
 
-/** The sealed value in a text that holds nothing else. */
+/** Parses a text that is an encrypted value. Undefined if it is not. */
 export function parseEncrypted(text: string | null): Encrypted | undefined {
   if (text === null || !text.startsWith('{"$sealed":')) return undefined;
   const value: unknown = JSON.parse(text);
   return isEncrypted(value) ? value : undefined;
 }
 
-/** The seal with which a text was sealed; undefined where it was not. */
+/** Finds the cipher of an encrypted text. Undefined if the text is not encrypted. */
 export async function findCipher(
   vault: SagaVault | undefined,
   text: string | null,
@@ -64,7 +64,7 @@ export async function findCipher(
 
 const MAX_SUBJECT_LENGTH = 1_024;
 
-/** Whom data are about. What the user's function throws may quote the data, so its words are not kept. */
+/** Reads the data subject. Drops the error of the user's function, which may quote the data. Throws PRIVACY_SUBJECT_INVALID. */
 export function readSubject(
   name: string,
   personal: { readonly subject: (data: never) => unknown },
@@ -80,7 +80,7 @@ export function readSubject(
     return subject;
   throw new SagaboxError(
     "PRIVACY_SUBJECT_INVALID",
-    `\`personal.subject\` of "${name}" must give a text of 1 to ${MAX_SUBJECT_LENGTH} characters that is not blank.`,
+    `\`personal.subject\` of "${name}" must return a string of 1 to ${MAX_SUBJECT_LENGTH} characters that is not blank.`,
   );
 }
 

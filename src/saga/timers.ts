@@ -2,7 +2,7 @@ import { stepAt, type SagaDefinition, type StepNode } from "./definition.ts";
 import { kindMismatch, undoMismatch } from "./mismatch.ts";
 import type { Effort, SagaState, StepRecord } from "./state.ts";
 
-/** Something to be done here, outside or inside the transaction. */
+/** A local step or undo that is due: `run` runs outside the transaction, `tx` inside it. */
 export interface LocalWork {
   readonly place: string;
   readonly undo: boolean;
@@ -13,7 +13,7 @@ export interface LocalWork {
   readonly record: StepRecord;
 }
 
-/** Steps and undos of our own whose time has come. */
+/** Local steps and undos that are due. */
 export function listLocalWork(definition: SagaDefinition, state: SagaState, nowMs: number): LocalWork[] {
   const due: LocalWork[] = [];
   for (const place of Object.keys(state.records)) {
@@ -29,7 +29,7 @@ export function listLocalWork(definition: SagaDefinition, state: SagaState, nowM
   return due;
 }
 
-/** Whether the definition has the step or the undo under way. If not, the next decision opens an incident. */
+/** Whether the definition still has the step or undo in flight. If not, the next decision opens an incident. */
 function canDo(place: string, record: StepRecord, step: StepNode): boolean {
   if (record.status === "in_progress") return kindMismatch(record, step) === undefined;
   return undoMismatch(place, step, record) === undefined;
@@ -52,7 +52,7 @@ function dueEffort(
   return isLocal(kind) ? { undo: true, kind, effort: record.undo } : undefined;
 }
 
-/** When somebody has to look at the instance again although nothing comes; null for never. */
+/** When the earliest timer of the instance is due, in milliseconds of the database clock. Null if it has none. */
 export function nextDueMs({ records, deadlineAtMs, mismatches }: SagaState, ended: boolean): number | null {
   if (ended) return null;
   let earliest = deadlineAtMs ?? Infinity;
@@ -64,7 +64,7 @@ export function nextDueMs({ records, deadlineAtMs, mismatches }: SagaState, ende
   return earliest === Infinity ? null : earliest;
 }
 
-/** Whether time alone changes something: a wait is over, or a command is to be sent again. */
+/** Whether a timer is due that needs no local work: a timeout, a deadline, or a command to send again. */
 export function clockIsDue(definition: SagaDefinition, state: SagaState, nowMs: number): boolean {
   const { records, deadlineAtMs, mismatches } = state;
   if (deadlineAtMs !== undefined && deadlineAtMs <= nowMs) return true;
@@ -84,7 +84,7 @@ function isLocal(kind: string | undefined): kind is "run" | "tx" {
   return kind === "run" || kind === "tx";
 }
 
-/** What an instance waits for, for people: the steps under way, and since when. */
+/** Describes for operators what an instance waits for: the steps in flight, and since when. */
 export function waitingFor(
   definition: SagaDefinition | undefined,
   state: SagaState,
@@ -110,7 +110,7 @@ interface OpenEffort {
   readonly undo: boolean;
 }
 
-/** What is under way or was given up, the latest first. */
+/** Steps and undos that are in flight or have failed, latest first. */
 function openEfforts({ records, direction }: SagaState): readonly OpenEffort[] {
   const open: OpenEffort[] = [];
   for (const place of Object.keys(records)) {

@@ -3,7 +3,7 @@ import type { WorkOutcome } from "./input.ts";
 import type { Cause, LoadedInstance } from "./saga-store.ts";
 import type { LocalWork } from "./timers.ts";
 
-/** One transition under a span: what moved the instance, the status it came into, and which steps changed. */
+/** Runs a transition in a span with its input, the new status and the changed steps. */
 export function traceTransition<T extends { readonly instance?: LoadedInstance }>(
   spans: Spans,
   before: LoadedInstance,
@@ -42,7 +42,7 @@ async function runTransitionInSpan<T extends { readonly instance?: LoadedInstanc
   }
 }
 
-/** A local step under a span. What a step about a person says when it fails is not written down. */
+/** Runs a local step in a span. The error text is left out if the saga holds personal data. */
 export function traceStep(
   spans: Spans,
   step: LocalWork,

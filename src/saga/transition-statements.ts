@@ -1,4 +1,4 @@
-// What a transition is made of, as one object of a JSON text: so are many written at once.
+// Columns of a transition as an object in a JSON array, so that one statement saves a batch.
 export const transitionColumns = `(id text, version integer, status text, state json, step text, waits text, since double precision,
             error text, retries integer, due double precision, release boolean, cause text, actor text, lines json,
             input json, drawn json, changes json, steps text[], incident text, resolution text, attachments text[])`;
@@ -8,10 +8,10 @@ export const toTimestampSql = (ms: string): string => `to_timestamp(${ms} / 1000
 export const endedAtSql = (status: string): string =>
   `case when ${status} in ('completed', 'compensated') then clock_timestamp() end`;
 
-/** Where a statement finds a part of the transition. */
+/** Maps a transition column to its SQL expression. */
 type ColumnSource = (name: string) => string;
 
-// What it leaves beside the new state: its lines in the history …
+// Inserts the history lines of a transition.
 export const logLinesSql = (schema: string, made: ColumnSource): string =>
   `logged as (
          insert into ${schema}.saga_audit_log
@@ -24,7 +24,7 @@ export const logLinesSql = (schema: string, made: ColumnSource): string =>
              (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
           order by line.nr)`;
 
-// … and its incident if it opens one.
+// Inserts or updates the incident of a transition that opens one.
 export const openIncidentSql = (schema: string, made: ColumnSource): string =>
   `opened as (
          insert into ${schema}.saga_incident (saga_id, steps, error)
@@ -32,8 +32,8 @@ export const openIncidentSql = (schema: string, made: ColumnSource): string =>
          on conflict (saga_id) where closed_at is null
          do update set steps = excluded.steps, error = excluded.error)`;
 
-// A transition that is written alone is not read out of one text, which would take a sixth of the time of all of it.
-// As text first: postgres.js writes whatever it takes for JSON as JSON once more.
+// A new instance uses one parameter per column, because parsing JSON would take a sixth of the statement's time. JSON
+// parameters are cast from text, because postgres.js would encode a json parameter a second time.
 const paramByName: Readonly<Record<string, string>> = {
   status: "$14::text",
   state: "$15::text::json",
@@ -55,8 +55,8 @@ const paramByName: Readonly<Record<string, string>> = {
 };
 const paramFor: ColumnSource = (name) => paramByName[name] ?? "";
 
-// The instance as it is after its first decision; nothing else is written if its key is taken. Its mail is only looked
-// for: there hardly ever is any, and a statement that may change one table more has its price each time.
+// Inserts an instance after its first decision, or nothing if its key is taken. Pending input is only detected here: it
+// is rare, and a statement that could update one more table would be slower every time.
 export const insertInstanceSql = (schema: string, fails: boolean): string =>
   `with saved as (
          insert into ${schema}.saga_instance

@@ -2,24 +2,24 @@ import { yieldToEventLoop } from "../runtime/index.ts";
 import type { Queryable, Statement } from "../storage/index.ts";
 
 const MAX_BATCH_SIZE = 100;
-/** Of text: a few large states need not wait for each other. */
+/** Limits the text of a batch, so that large states are not saved together. */
 const MAX_BATCH_CHARACTERS = 1_000_000;
 
 interface EncodedTransition {
-  /** Of the instance. */
+  /** Id of the instance. */
   readonly id: string;
-  /** A JSON object. */
+  /** The transition as a JSON object. */
   readonly text: string;
 }
 
 interface QueuedTransition extends EncodedTransition {
-  readonly told: (saved: boolean) => void;
-  readonly failed: (error: unknown) => void;
+  readonly resolve: (isSaved: boolean) => void;
+  readonly reject: (error: unknown) => void;
 }
 
 /**
- * Writes transitions that are nothing but a new state. Those that are ready while others are being written go together,
- * in one statement and one commit, where each is still checked by its own version.
+ * Saves transitions without further effects in batches. Transitions that arrive during a write form the next batch: one
+ * statement and one commit, in which each is still guarded by its version.
  */
 export class TransitionWriter {
   readonly #database: Queryable;
@@ -32,10 +32,10 @@ export class TransitionWriter {
     this.#save = save;
   }
 
-  /** Whether it was saved: not when somebody else has moved the instance, or holds its row right now. */
+  /** Resolves with whether the transition was saved. False if its version is stale or the row is locked. */
   save({ id, text }: EncodedTransition): Promise<boolean> {
-    return new Promise((told, failed) => {
-      this.#waiting.push({ id, text, told, failed });
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ id, text, resolve, reject });
       if (!this.#writing) void this.#writeAll();
     });
   }
@@ -43,39 +43,39 @@ export class TransitionWriter {
   async #writeAll(): Promise<void> {
     this.#writing = true;
     while (this.#waiting.length > 0) {
-      await yieldToEventLoop(); // whoever is ready in the same moment comes along
+      await yieldToEventLoop(); // lets transitions of the same tick join the batch
       await this.#write(this.#nextBatch());
     }
     this.#writing = false;
   }
 
-  // An instance is in a group only once, in the order in which its transitions came.
+  // A batch holds at most one transition per instance, in order of arrival.
   #nextBatch(): QueuedTransition[] {
-    const group = new Map<string, QueuedTransition>();
+    const batch = new Map<string, QueuedTransition>();
     const rest: QueuedTransition[] = [];
-    let letters = 0;
+    let characters = 0;
     for (const one of this.#waiting) {
-      const fits = group.size < MAX_BATCH_SIZE && letters + one.text.length <= MAX_BATCH_CHARACTERS;
-      if (group.size > 0 && (!fits || group.has(one.id))) rest.push(one);
+      const fits = batch.size < MAX_BATCH_SIZE && characters + one.text.length <= MAX_BATCH_CHARACTERS;
+      if (batch.size > 0 && (!fits || batch.has(one.id))) rest.push(one);
       else {
-        group.set(one.id, one);
-        letters += one.text.length;
+        batch.set(one.id, one);
+        characters += one.text.length;
       }
     }
     this.#waiting = rest;
-    return [...group.values()];
+    return [...batch.values()];
   }
 
-  async #write(group: readonly QueuedTransition[]): Promise<void> {
-    const text = `[${group.map((one) => one.text).join()}]`;
+  async #write(batch: readonly QueuedTransition[]): Promise<void> {
+    const text = `[${batch.map((one) => one.text).join()}]`;
     try {
       const { rows } = await this.#database.run<{ id: string }>(this.#save, [text]);
       const saved = new Set(rows.map(({ id }) => id));
-      for (const { id, told } of group) told(saved.has(id));
+      for (const { id, resolve } of batch) resolve(saved.has(id));
     } catch (error) {
-      if (group.length === 1) return group[0]?.failed(error);
-      // Whatever one of them has must not hold up the others, nor is it known here which one that is.
-      await Promise.all(group.map((one) => this.#write([one])));
+      if (batch.length === 1) return batch[0]?.reject(error);
+      // One bad transition must not fail the others, and the error does not name it: save each alone.
+      await Promise.all(batch.map((one) => this.#write([one])));
     }
   }
 }

@@ -8,9 +8,9 @@ import { type Effort, hasEnded, type SagaState, type SagaStatus } from "./state.
 import { ENCRYPTED_TEXT, encryptText } from "./subject-cipher.ts";
 import { nextDueMs, waitingFor } from "./timers.ts";
 
-/** Everything that one decision writes about its instance. */
+/** The row values that one decision writes for its instance. */
 export interface Transition {
-  /** Of the instance. */
+  /** Id of the instance. */
   readonly id: string;
   readonly plain: TransitionColumns;
   readonly parts: TransitionJson;
@@ -29,18 +29,18 @@ interface TransitionColumns {
   readonly release: boolean;
   readonly cause: string;
   readonly actor: string | null;
-  /** Of its incident, if it opens one. */
+  /** Steps of the incident, if the transition opens one. */
   readonly steps: readonly string[] | undefined;
   readonly incident: string | undefined;
   readonly resolution: string | undefined;
   readonly attachments: readonly string[] | undefined;
 }
 
-/** Texts that are JSON already. */
+/** Columns whose values are JSON text. */
 type TransitionJson = Readonly<Record<"state" | "lines" | "input" | "drawn" | "changes", string | null>>;
 
 interface TransitionOptions {
-  /** Gives the claim back in the same statement. */
+  /** Releases the claim in the same statement. */
   readonly release: boolean;
   readonly maxStateBytes: number;
 }
@@ -56,7 +56,7 @@ export function buildTransition(
   const waits = waitingFor(definition, state);
   const opened = effects.find((effect) => effect.kind === "open incident");
   const closed = effects.find((effect) => effect.kind === "close incident");
-  const stateText = JSON.stringify(state); // results and events were checked when they came, errors when they were noted
+  const stateText = JSON.stringify(state); // results, events and errors were checked before they entered the state
   const bytes = bringsData(before, input) ? Buffer.byteLength(stateText) : 0;
   if (bytes > maxStateBytes) throw tooLarge(before.id, bytes, maxStateBytes);
   const { id, seal } = before;
@@ -93,7 +93,7 @@ export function buildTransition(
   return { id, plain, parts };
 }
 
-/** A transition as `save` reads it: a JSON object. What is JSON already goes in as it is. */
+/** A transition as a JSON object for `save`. Values that are JSON text are inserted without encoding them again. */
 export function toJsonText({ plain, parts: { state, lines, input, drawn, changes } }: Transition): string {
   return (
     JSON.stringify(plain).slice(0, -1) +
@@ -110,7 +110,7 @@ function part(name: string, text: string | null): string {
   return text === null ? "" : `,"${name}":${text}`;
 }
 
-/** The lines of the history. No transition is without one, not even that which only sends a command again. */
+/** The history lines of a transition. A transition that only sends a command again gets a line, too. */
 export function listHistoryLines(changes: readonly Change[]): readonly Change[] {
   return changes.length > 0 ? changes : [{ event: "noted", note: "tried again" }];
 }
@@ -118,7 +118,7 @@ export function listHistoryLines(changes: readonly Change[]): readonly Change[] 
 function historyLinesText(
   { changes }: Decision,
   input: SagaInput,
-  sealed: (note: string) => string | null,
+  encryptNote: (note: string) => string | null,
 ): string {
   const reason = findReason(input) ?? undefined;
   const lines = listHistoryLines(changes).map(({ event, place, from, to, note }, index) => ({
@@ -127,21 +127,21 @@ function historyLinesText(
     place,
     from,
     to,
-    note: note === undefined ? undefined : sealed(note),
+    note: note === undefined ? undefined : encryptNote(note),
     reason: index > 0 ? undefined : reason,
   }));
   const text = JSON.stringify(lines);
-  // What PostgreSQL cannot keep is refused by name; only a text with an escape can hold it.
+  // encodeJson throws on characters that PostgreSQL cannot store. They always appear as a \u escape.
   return text.includes("\\u") ? encodeJson(lines) : text;
 }
 
-// The database finds by itself what a saga in clear holds; in a sealed one it sees nothing.
+// A trigger finds attachments in a plain state. It cannot read an encrypted one, so their keys are listed.
 function listAttachmentKeys(...texts: readonly string[]): readonly string[] | undefined {
   const keys = texts.flatMap(findAttachments).map(({ $attachment: { key } }) => key);
   return keys.length === 0 ? undefined : keys;
 }
 
-// The limit is for what others put into the state. Nothing may keep a saga from failing, and from being undone.
+// The size limit applies to inputs that bring data. It must not keep a saga from failing or being compensated.
 function bringsData({ state }: LoadedInstance, input: SagaInput): boolean {
   if (state.direction === "backward") return false;
   switch (input.kind) {
@@ -189,26 +189,25 @@ function tooLarge(id: string, bytes: number, limit: number): SagaboxError {
   );
 }
 
-/** Stands for a value that the transition's own input brought: it is in the line already, and is not written twice. */
+/** Placeholder for a value that is already stored in the `input` column of the same history line. */
 const FROM_INPUT = { $from: "input" };
 
 /**
- * What a transition changed in the state, for the audit log: nested like the state, with `[before, after]` for each
- * value that changed and nothing for those that did not. Null when it changed nothing. It may hold personal data, as
- * the input beside it.
+ * The changes of a transition for the audit log: nested like the state, with `[before, after]` for each changed value.
+ * Null if the state did not change. May hold personal data, like the input.
  */
 export function changesText(before: SagaState, after: SagaState, input: SagaInput): string | null {
   const changed = diffValues(before, after, matchInputData(readInputData(input)));
   return changed === undefined ? null : JSON.stringify(changed);
 }
 
-function matchInputData(brought: unknown): Test {
-  if (!isNested(brought)) return () => false;
+function matchInputData(inputData: unknown): Test {
+  if (!isNested(inputData)) return () => false;
   let text: string | undefined;
   return (value) => {
-    if (value === brought) return true;
-    if (!isNested(value) || Array.isArray(value) !== Array.isArray(brought)) return false;
-    return JSON.stringify(value) === (text ??= JSON.stringify(brought));
+    if (value === inputData) return true;
+    if (!isNested(value) || Array.isArray(value) !== Array.isArray(inputData)) return false;
+    return JSON.stringify(value) === (text ??= JSON.stringify(inputData));
   };
 }
 
@@ -250,7 +249,7 @@ function diffValues(before: unknown, after: unknown, isBrought: Test): unknown {
   return changed;
 }
 
-// A new record holds its result one level down.
+// The result of a new record is one level down.
 function replaceInputData(value: unknown, isBrought: Test): unknown {
   if (isBrought(value)) return FROM_INPUT;
   if (!isNested(value) || Array.isArray(value) || !Object.values(value).some(isBrought)) return value;

@@ -9,7 +9,7 @@ interface WrittenRow {
   readonly has_mail?: boolean;
 }
 
-/** Throws when somebody else was faster. True when something came for the instance before it existed. */
+/** Saves a transition. Resolves with whether a new instance has pending input. Throws SAGA_CONFLICT on a stale version. */
 export async function writeTransition(
   sql: SagaStatements,
   tx: Queryable,
@@ -32,5 +32,5 @@ export async function writeTransition(
 }
 
 export function conflict(id: string): SagaboxError {
-  return new SagaboxError("SAGA_CONFLICT", `Saga ${id} was changed by somebody else at the same time.`);
+  return new SagaboxError("SAGA_CONFLICT", `Saga ${id} was changed by another transaction at the same time.`);
 }

@@ -136,7 +136,7 @@ describe("the pivot", () => {
     const played = new ManualSaga(pivoted);
     played.reply("do reserve");
     expect(played.tick(1_000)).toBe("failed");
-    expect(played.by("cancel")).toMatch("nobody knows yet");
+    expect(played.by("cancel")).toMatch("its outcome is not known yet");
     expect(played.reply("do pay")).toBe("completing");
   });
 

@@ -153,7 +153,9 @@ test("one that fails at its start has its incident, with its steps by name", asy
 test("where the key is taken nothing is written", async () => {
   const { write, transition, rows } = await setup();
   await write(transition());
-  await expect(write(transition({ incident: "x", steps: [] }))).rejects.toThrow("changed by another transaction");
+  await expect(write(transition({ incident: "x", steps: [] }))).rejects.toThrow(
+    "changed by another transaction",
+  );
   expect(await rows("select from sagabox.saga_audit_log")).toHaveLength(2);
   expect(await rows("select from sagabox.saga_incident")).toEqual([]);
 });

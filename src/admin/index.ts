@@ -2,7 +2,7 @@
 // all call these. Reading needs nothing but the database. Changing needs to say who and why, is checked against the
 // row under its lock, and is carried out by whichever worker knows the definition.
 export { pgDatabase, type Database, type PgPool } from "../storage/index.ts";
-export { checkSagas, type CheckFinding, type CheckOptions, type CheckReport } from "./check-sagas.ts";
+export { checkSagas, type CheckFinding, type CheckOptions, type CheckReport } from "./sagas/check-sagas.ts";
 export { verifyConservation, type VerifyConservationOptions } from "./conservation/verify.ts";
 export type { ConservationReport, ConservationVerdict } from "./conservation/tally.ts";
 export type { ConservationFinding } from "./conservation/findings.ts";
@@ -17,7 +17,7 @@ export {
 } from "../audit/index.ts";
 export { sealAudit } from "./audit/seal-audit.ts";
 export { readKeyRingFromEnvironment, type Erasure, type ErasureReport } from "../privacy/index.ts";
-export { readSagaKeys, type KeyRingSource } from "./subjects/saga-keys.ts";
+export { readSagaKeys, type KeyRingSource } from "./sagas/saga-keys.ts";
 export { migrateSchema } from "./maintenance/migrate-schema.ts";
 export { buryLiveMessage, type BuriedMessage, type BuryOptions } from "./dead-letters/bury-live-message.ts";
 export {
@@ -53,9 +53,9 @@ export {
 export { examine, type Examination, type ExamineOptions } from "./doctor/examine.ts";
 export type { Diagnosis, Severity } from "./doctor/diagnosis.ts";
 export { explainMessage, type Explanation } from "./explain/explain-message.ts";
-export { stepFailureText } from "./step-failure-text.ts";
-export { listIncidents, type Incident, type IncidentFilter } from "./incidents.ts";
-export { createSagaAdmin, type SagaAdmin } from "./saga-admin.ts";
+export { stepFailureText } from "./sagas/step-failure-text.ts";
+export { listIncidents, type Incident, type IncidentFilter } from "./sagas/incidents.ts";
+export { createSagaAdmin, type SagaAdmin } from "./sagas/saga-admin.ts";
 export {
   cancelSaga,
   compensateSaga,
@@ -64,13 +64,13 @@ export {
   skipStep,
   type ActionResult,
   type StepAction,
-} from "./saga-actions.ts";
-export { readSagaHistory, type HistoryLine, type HistoryOptions } from "./saga-history.ts";
-export { listSagas, type SagaFilter } from "./list-sagas.ts";
-export { showSaga, type SagaDetail, type StepDetail } from "./show-saga.ts";
-export type { SagaSummary } from "./saga-summary.ts";
-export { signalSaga, type SagaTarget, type SignalOptions } from "./signal-saga.ts";
-export { findStuckSagas, type StuckOptions, type StuckReason, type StuckSaga } from "./stuck-sagas.ts";
+} from "./sagas/saga-actions.ts";
+export { readSagaHistory, type HistoryLine, type HistoryOptions } from "./sagas/saga-history.ts";
+export { listSagas, type SagaFilter } from "./sagas/list-sagas.ts";
+export { showSaga, type SagaDetail, type StepDetail } from "./sagas/show-saga.ts";
+export type { SagaSummary } from "./sagas/saga-summary.ts";
+export { signalSaga, type SagaTarget, type SignalOptions } from "./sagas/signal-saga.ts";
+export { findStuckSagas, type StuckOptions, type StuckReason, type StuckSaga } from "./sagas/stuck-sagas.ts";
 export { tune, tuneConnections, type TuneOptions, type TuneReport } from "./tune/tune.ts";
 export type { Handling, Measurement, Proposal } from "./tune/propose.ts";
 export { assertRights } from "./roles/assert-rights.ts";

@@ -1,6 +1,6 @@
 import type pg from "pg";
 import { expect, test, vi } from "vitest";
-import { adminStatements } from "../../src/admin/statements.ts";
+import { adminStatements } from "../../src/admin/sagas/statements.ts";
 import { deadLetterAdminStatements } from "../../src/admin/dead-letters/statements.ts";
 import { consumerStatements } from "../../src/admin/consumers/statements.ts";
 import { explainStatements } from "../../src/admin/explain/statements.ts";

@@ -4,7 +4,7 @@ import { text } from "../../options/index.ts";
 import type { Operator } from "../../saga/index.ts";
 import { quoteSchema, type Database, type Queryable } from "../../storage/index.ts";
 import { retireGroup } from "../../transports/postgres/index.ts";
-import { readOperator } from "../saga-admin.ts";
+import { readOperator } from "../sagas/saga-admin.ts";
 import { listConsumerNames, unknownConsumer } from "./consumer-names.ts";
 import { consumerStatements } from "./statements.ts";
 

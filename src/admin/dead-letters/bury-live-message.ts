@@ -1,7 +1,7 @@
 import { computeFingerprint } from "../../dead-letter/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import { text } from "../../options/index.ts";
-import { readOperator } from "../saga-admin.ts";
+import { readOperator } from "../sagas/saga-admin.ts";
 import type { DeadLetterAdmin } from "./dead-letter-admin.ts";
 
 export interface BuryOptions {

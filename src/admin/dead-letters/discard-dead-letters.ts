@@ -1,7 +1,7 @@
 import { toConditions, filterKeys, type DeadLetterCriteria } from "../../dead-letter/index.ts";
 import { rejectUnknownKeys } from "../../options/index.ts";
 import { toArrayLiteral } from "../../storage/index.ts";
-import { readOperator } from "../saga-admin.ts";
+import { readOperator } from "../sagas/saga-admin.ts";
 import type { DeadLetterAdmin } from "./dead-letter-admin.ts";
 import { toAuditEntry, type ClosedRow } from "./replay-dead-letters.ts";
 

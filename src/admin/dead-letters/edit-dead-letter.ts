@@ -26,7 +26,7 @@ import {
   parseEncryptedHeader,
   valueAt,
 } from "../../privacy/index.ts";
-import { readOperator } from "../saga-admin.ts";
+import { readOperator } from "../sagas/saga-admin.ts";
 import type { DeadLetterAdmin } from "./dead-letter-admin.ts";
 
 export interface EditOptions {

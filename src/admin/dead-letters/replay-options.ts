@@ -5,7 +5,7 @@ import {
   type DeadLetterCriteria,
 } from "../../dead-letter/index.ts";
 import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../../options/index.ts";
-import { readOperator } from "../saga-admin.ts";
+import { readOperator } from "../sagas/saga-admin.ts";
 
 /** Which open letters; what is left out does not count. */
 export type ReplayFilter = Omit<DeadLetterCriteria, "open">;

@@ -13,8 +13,8 @@ import {
 import { findUnreadLanes } from "../overview/unread-lanes.ts";
 import { assertRights } from "../roles/assert-rights.ts";
 import { roleNames } from "../roles/roles.ts";
-import { createSagaAdmin } from "../saga-admin.ts";
-import { findStuckSagas } from "../stuck-sagas.ts";
+import { createSagaAdmin } from "../sagas/saga-admin.ts";
+import { findStuckSagas } from "../sagas/stuck-sagas.ts";
 import { advice, type Diagnosis, fine, problem } from "./diagnosis.ts";
 import { manifest } from "./manifest.generated.ts";
 import {

@@ -4,7 +4,7 @@ import { encodeChangedHints, wakeUpChannel } from "../../lanes/index.ts";
 import { text } from "../../options/index.ts";
 import type { Operator } from "../../saga/index.ts";
 import { notify, quoteSchema, type Database } from "../../storage/index.ts";
-import { readOperator } from "../saga-admin.ts";
+import { readOperator } from "../sagas/saga-admin.ts";
 import { outboxStatements } from "./statements.ts";
 
 export interface RetriedMessage {

@@ -1,4 +1,4 @@
-import { defineStatement, type Statement } from "../storage/index.ts";
+import { defineStatement, type Statement } from "../../storage/index.ts";
 
 const utc = (column: string): string =>
   `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;

@@ -1,4 +1,4 @@
-import { flag, rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
+import { flag, rejectUnknownKeys, text, wholeNumber } from "../../options/index.ts";
 import type { SagaAdmin } from "./saga-admin.ts";
 
 /** Something a person has to decide, or had to. */

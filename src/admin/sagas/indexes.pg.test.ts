@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { temporaryDatabase } from "../../test/support/database.ts";
+import { temporaryDatabase } from "../../../test/support/database.ts";
 import { adminStatements, type FilterName } from "./statements.ts";
 
 async function setup() {

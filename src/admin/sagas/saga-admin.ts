@@ -1,15 +1,15 @@
-import { AuditWriter, type AuditEntry } from "../audit/index.ts";
-import { isSagaboxError, SagaboxError } from "../errors/index.ts";
-import { text } from "../options/index.ts";
+import { AuditWriter, type AuditEntry } from "../../audit/index.ts";
+import { isSagaboxError, SagaboxError } from "../../errors/index.ts";
+import { text } from "../../options/index.ts";
 import {
   definitionStatements,
   sagaStatements,
   type Operator,
   type SagaDefinition,
   type SagaVault,
-} from "../saga/index.ts";
-import { quoteSchema, type Database } from "../storage/index.ts";
-import { explainingDatabase, type AdminDatabase } from "./explaining-database.ts";
+} from "../../saga/index.ts";
+import { quoteSchema, type Database } from "../../storage/index.ts";
+import { explainingDatabase, type AdminDatabase } from "../explaining-database.ts";
 import { adminStatements } from "./statements.ts";
 
 /** What the operations on sagas work with. */

@@ -1,4 +1,4 @@
-import type { SagaStatus } from "../saga/index.ts";
+import type { SagaStatus } from "../../saga/index.ts";
 
 /** One instance, as a list shows it. Times are ISO 8601 in UTC. */
 export interface SagaSummary {

@@ -1,6 +1,6 @@
-import { encodeJson, validate, type AnyEvent, type InputOf, type Json } from "../message/index.ts";
-import { rejectUnknownKeys, text } from "../options/index.ts";
-import type { InstanceRow, Operator } from "../saga/index.ts";
+import { encodeJson, validate, type AnyEvent, type InputOf, type Json } from "../../message/index.ts";
+import { rejectUnknownKeys, text } from "../../options/index.ts";
+import type { InstanceRow, Operator } from "../../saga/index.ts";
 import { postInput, loadById, openOrRefuse, runLocked, type ActionResult } from "./saga-actions.ts";
 import { auditFailure, notFound, readOperator, type SagaAdmin } from "./saga-admin.ts";
 

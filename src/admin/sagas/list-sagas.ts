@@ -5,9 +5,9 @@ import {
   text,
   wholeNumber,
   type Duration,
-} from "../options/index.ts";
-import { sagaStatuses, type SagaStatus } from "../saga/index.ts";
-import type { Param } from "../storage/index.ts";
+} from "../../options/index.ts";
+import { sagaStatuses, type SagaStatus } from "../../saga/index.ts";
+import type { Param } from "../../storage/index.ts";
 import type { SagaAdmin } from "./saga-admin.ts";
 import { toSummary, type SagaSummary, type SummaryRow } from "./saga-summary.ts";
 import type { FilterName } from "./statements.ts";

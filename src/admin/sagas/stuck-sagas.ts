@@ -1,6 +1,6 @@
-import { decodeJson, SUBJECT_ERASED } from "../message/index.ts";
-import { milliseconds, rejectUnknownKeys, text, wholeNumber, type Duration } from "../options/index.ts";
-import { findStuckSteps, type SagaState } from "../saga/index.ts";
+import { decodeJson, SUBJECT_ERASED } from "../../message/index.ts";
+import { milliseconds, rejectUnknownKeys, text, wholeNumber, type Duration } from "../../options/index.ts";
+import { findStuckSteps, type SagaState } from "../../saga/index.ts";
 import { stepFailureText } from "./step-failure-text.ts";
 import { MAX_AGE_MS } from "./list-sagas.ts";
 import type { SagaAdmin } from "./saga-admin.ts";

@@ -1,9 +1,9 @@
 import { expect, onTestFinished, test } from "vitest";
 import { command, createBus, saga } from "sagabox";
 import { z } from "zod";
-import { Approved, approvedOrder, sagaOptions } from "../../test/support/approved-order.ts";
-import { temporaryDatabase } from "../../test/support/database.ts";
-import { sagaHarness } from "../../test/support/saga-harness.ts";
+import { Approved, approvedOrder, sagaOptions } from "../../../test/support/approved-order.ts";
+import { temporaryDatabase } from "../../../test/support/database.ts";
+import { sagaHarness } from "../../../test/support/saga-harness.ts";
 
 const Reserve = command("stock.reserve", {
   schema: z.object({ id: z.string() }),

@@ -1,4 +1,4 @@
-import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
+import { rejectUnknownKeys, text, wholeNumber } from "../../options/index.ts";
 import {
   compareDefinitions,
   hasEnded,
@@ -13,9 +13,9 @@ import {
   type Replayed,
   type SagaInput,
   type SagaStatus,
-} from "../saga/index.ts";
-import type { Param } from "../storage/index.ts";
-import type { AdminTransaction } from "./explaining-database.ts";
+} from "../../saga/index.ts";
+import type { Param } from "../../storage/index.ts";
+import type { AdminTransaction } from "../explaining-database.ts";
 import type { SagaAdmin } from "./saga-admin.ts";
 
 /** An instance for which the definitions given are not what they were. */

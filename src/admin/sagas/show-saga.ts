@@ -1,4 +1,4 @@
-import type { Json } from "../message/index.ts";
+import type { Json } from "../../message/index.ts";
 import {
   newState,
   decryptText,
@@ -6,7 +6,7 @@ import {
   listSteps,
   type SagaState,
   type StepRecord,
-} from "../saga/index.ts";
+} from "../../saga/index.ts";
 import { listIncidents, type Incident } from "./incidents.ts";
 import { notFound, type SagaAdmin } from "./saga-admin.ts";
 import { toSummary, type SagaSummary, type SummaryRow } from "./saga-summary.ts";

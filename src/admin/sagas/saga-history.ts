@@ -1,6 +1,6 @@
-import type { Json } from "../message/index.ts";
-import { rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
-import { decryptText, findCipher, type SagaVault, type FieldPath } from "../saga/index.ts";
+import type { Json } from "../../message/index.ts";
+import { rejectUnknownKeys, text, wholeNumber } from "../../options/index.ts";
+import { decryptText, findCipher, type SagaVault, type FieldPath } from "../../saga/index.ts";
 import { notFound, type SagaAdmin } from "./saga-admin.ts";
 
 /** One line of the audit log: what happened, what or who caused it. */

@@ -1,6 +1,6 @@
-import { SagaboxError } from "../errors/index.ts";
-import { encodeJson, type Json, SUBJECT_ERASED } from "../message/index.ts";
-import { findNearest, rejectUnknownKeys, text } from "../options/index.ts";
+import { SagaboxError } from "../../errors/index.ts";
+import { encodeJson, type Json, SUBJECT_ERASED } from "../../message/index.ts";
+import { findNearest, rejectUnknownKeys, text } from "../../options/index.ts";
 import {
   decide,
   encryptText,
@@ -15,8 +15,8 @@ import {
   type SagaInput,
   type SagaState,
   type StepRecord,
-} from "../saga/index.ts";
-import type { AdminTransaction } from "./explaining-database.ts";
+} from "../../saga/index.ts";
+import type { AdminTransaction } from "../explaining-database.ts";
 import { auditFailure, notFound, readOperator, type SagaAdmin } from "./saga-admin.ts";
 
 export interface ActionResult {

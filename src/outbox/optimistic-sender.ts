@@ -20,7 +20,7 @@ import { printableErrorText } from "./failures.ts";
 import { recordOutcomes, planBatches, type SendBatch } from "./batches.ts";
 import type { OutboxSettings } from "./options.ts";
 import { publishBatch, type SendOutcome } from "./publish-batch.ts";
-import { settleStatements } from "./statements.ts";
+import { type SentStatements, sentStatements, settleStatements } from "./statements.ts";
 import type { LeasedMessage } from "./writer.ts";
 
 export interface OptimisticSenderOptions {
@@ -52,6 +52,13 @@ interface WaitingMessage {
   readonly sendUntilMs: number;
 }
 
+/** How messages are sent: through the broker, or by the local hop of the transport. */
+interface SendRoute {
+  readonly open?: () => Promise<void>;
+  /** Returns the messages that were not sent. */
+  readonly send: (messages: readonly LeasedMessage[]) => Promise<readonly LeasedMessage[]>;
+}
+
 interface SettleAnswer {
   readonly woken?: readonly number[] | null;
   readonly left_out?: readonly string[];
@@ -75,6 +82,8 @@ const MAX_BATCH_SIZE = 200;
 export class OptimisticSender {
   readonly #options: OptimisticSenderOptions;
   readonly #sql: ReturnType<typeof settleStatements>;
+  readonly #sent: SentStatements;
+  readonly #route: SendRoute;
   readonly #session: SessionHolder;
   readonly #waiting: WaitingMessage[] = [];
   #sending: Promise<void> | undefined;
@@ -84,7 +93,13 @@ export class OptimisticSender {
 
   constructor(options: OptimisticSenderOptions) {
     this.#options = options;
-    this.#sql = settleStatements(quoteSchema(options.schema));
+    const schema = quoteSchema(options.schema);
+    this.#sql = settleStatements(schema);
+    this.#sent = sentStatements(schema, options.hop);
+    this.#route =
+      options.hop === undefined
+        ? { open: () => this.#ensureOpen(), send: (messages) => this.#publish(messages) }
+        : { send: (messages) => this.#hop(messages) };
     const lockWaitMs = Math.min(SETTLE_LOCK_WAIT_MS, options.settings.optimisticTimeoutMs / 2);
     this.#session = new SessionHolder(options.database, "optimistic", {
       ...settlingPlans,
@@ -138,7 +153,7 @@ export class OptimisticSender {
     const left = new Set<string>();
     while (this.#waiting.length > 0) {
       // Before the lease is checked, because opening the transport takes time out of the lease.
-      if (this.#options.hop === undefined) await this.#ensureOpen();
+      if (this.#route.open !== undefined) await this.#route.open();
       const nowMs = systemClock.monotonicMs();
       const fresh: LeasedMessage[] = [];
       const late: LeasedMessage[] = [];
@@ -149,7 +164,7 @@ export class OptimisticSender {
       }
       try {
         // Fresh messages first: they must not become late while the others are released.
-        if (fresh.length > 0) leaveToRelay(await this.#sendBatch(fresh), left);
+        if (fresh.length > 0) leaveToRelay(await this.#route.send(fresh), left);
         if (late.length > 0)
           await this.#release(
             late,
@@ -166,8 +181,7 @@ export class OptimisticSender {
   }
 
   /** Returns the messages that were not sent. */
-  async #sendBatch(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
-    if (this.#options.hop !== undefined) return this.#hop(messages);
+  async #publish(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
     const addressed = messages.map((leased) => ({
       topic: leased.message.topic,
       messageId: leased.message.id,
@@ -256,19 +270,18 @@ export class OptimisticSender {
   /** Returns the messages whose rows another session has locked, and those behind them on the same key. */
   async #settle(messages: readonly LeasedMessage[]): Promise<readonly LeasedMessage[]> {
     const session = await this.#session.get();
-    const { hop, worker } = this.#options;
+    const { worker } = this.#options;
     const params = [...leasedRowKeys(messages), worker];
     try {
       if (systemClock.monotonicMs() >= this.#waryUntilMs) {
-        this.#wake(await session.run<SettleAnswer>(hop?.settleLeased ?? this.#sql.sentLeased, params));
+        this.#wake(await session.run<SettleAnswer>(this.#sent.sentLeased, params));
         return [];
       }
     } catch (error) {
       if (sqlState(error) !== SQLSTATE.lockNotAvailable) throw error;
       this.#waryUntilMs = systemClock.monotonicMs() + WARY_MS;
     }
-    const past = hop?.settleLeasedPast ?? this.#sql.sentLeasedPast;
-    const answer = await session.run<SettleAnswer>(past, params);
+    const answer = await session.run<SettleAnswer>(this.#sent.sentLeasedPast, params);
     this.#wake(answer);
     const left = new Set(answer.rows[0]?.left_out?.map(Number));
     return messages.filter(({ seq }) => left.has(Number(seq)));
@@ -276,7 +289,7 @@ export class OptimisticSender {
 
   #wake({ rows }: Rows<SettleAnswer>): void {
     const woken = rows[0]?.woken;
-    if (woken?.length) this.#options.hop?.wake(woken);
+    if (woken?.length) this.#sent.wake(woken);
   }
 
   async #release(messages: readonly LeasedMessage[], reason: ReleaseReason, error: string): Promise<void> {

@@ -7,14 +7,14 @@ import {
   SessionHolder,
   steadyPlans,
 } from "../storage/index.ts";
-import { BatchSender, type BatchSenderOptions } from "./batch-sender.ts";
-import { planBatches, type SendBatch } from "./batches.ts";
-import { printableErrorText } from "./failures.ts";
+import type { SendBatch } from "./batches.ts";
+import { type Delivery, type DeliveryOptions, deliveryRoute } from "./delivery.ts";
+import { printableErrorText, toDeadRow } from "./failures.ts";
+import { PersistentSettler } from "./persistent-settler.ts";
 import { Settler } from "./settler.ts";
 
-export interface PollingRelayOptions extends BatchSenderOptions {
+export interface PollingRelayOptions extends DeliveryOptions {
   readonly database: Database;
-  readonly schema: string;
   readonly worker: string;
   readonly lanes: LaneSettings;
 }
@@ -34,6 +34,8 @@ const MAX_CONCURRENT_READS = 2;
  * a time is enough.
  */
 const MAX_BATCHES_IN_FLIGHT = 4;
+/** Rows of a batch that failed with an unexpected error are sent again after this time, in milliseconds. */
+const BROKEN_RECHECK_MS = 1_000;
 
 /** Sends the due rows of the lanes it owns through the transport and settles them. */
 export class PollingRelay implements Service {
@@ -41,7 +43,8 @@ export class PollingRelay implements Service {
   readonly #ownership: LaneOwnership;
   readonly #reader: LaneReader;
   readonly #settler: Settler;
-  readonly #sender: BatchSender;
+  readonly #persistent: PersistentSettler;
+  readonly #delivery: Delivery;
   readonly #reading: SessionHolder;
   readonly #pace: Pace;
   readonly #loop: Loop;
@@ -57,6 +60,7 @@ export class PollingRelay implements Service {
   constructor(options: PollingRelayOptions) {
     const { database, schema, worker, settings, lanes, destinations, observer } = options;
     this.#options = options;
+    const route = deliveryRoute(options);
     this.#reading = new SessionHolder(
       database,
       "relay",
@@ -76,7 +80,7 @@ export class PollingRelay implements Service {
     this.#reader = new LaneReader({
       schema,
       table: "outbox",
-      messages: options.hop === undefined || options.spans?.enabled === true, // spans need the message
+      messages: route.readsMessages,
       ownership: this.#ownership,
       ageingMs: settings.ageingMs,
       resting: () => destinations.listResting(),
@@ -89,13 +93,14 @@ export class PollingRelay implements Service {
       ownership: this.#ownership,
       reader: this.#reader,
       relay: worker,
-      hop: options.hop,
+      sent: route.sent,
       observer,
     });
-    this.#sender = new BatchSender(options, {
+    this.#persistent = new PersistentSettler(this.#settler, this.#ownership, observer);
+    this.#delivery = route.connect({
       ownership: this.#ownership,
       reader: this.#reader,
-      settler: this.#settler,
+      settler: this.#persistent,
     });
     // Rows that wait for a destination are read again as soon as it recovers.
     destinations.onRecovery(() => this.recheck(this.#ownership.lanes()));
@@ -233,26 +238,42 @@ export class PollingRelay implements Service {
   }
 
   #startBatches(rows: readonly LaneRow[]): void {
-    const { destinations, hop } = this.#options;
-    if (hop !== undefined) return this.#startBatch({ rows }, this.#batches);
-    const expired = rows.filter((row) => row.expired);
-    const alive = expired.length === 0 ? rows : rows.filter((row) => !row.expired);
-    const { batches, waiting } = planBatches(alive, destinations);
-    for (const row of waiting) this.#reader.putBack([row], destinations.restMs(row.topic));
-    for (const batch of batches)
-      this.#startBatch(
-        batch,
-        batch === batches[0] && batch.trial === undefined ? this.#batches : this.#trials,
-      );
-    if (expired.length > 0) this.#startBatch({ rows: expired }, this.#batches);
+    const { batches, trials, waiting } = this.#delivery.plan(rows);
+    for (const row of waiting) this.#reader.putBack([row], this.#options.destinations.restMs(row.topic));
+    for (const batch of batches) this.#startBatch(batch, this.#batches);
+    for (const batch of trials) this.#startBatch(batch, this.#trials);
   }
 
   #startBatch(batch: SendBatch<LaneRow>, among: Set<Promise<void>>): void {
-    const sending = this.#sender.deliver(batch).finally(() => {
+    const sending = this.#send(batch).finally(() => {
       among.delete(sending);
       if (this.#reader.hasWork) this.#loop.wake();
     });
     among.add(sending);
+  }
+
+  // Never rejects: no caller awaits it, and a failing batch must not end the process.
+  async #send(batch: SendBatch<LaneRow>): Promise<void> {
+    try {
+      await this.#sendAlive(batch);
+    } catch (error) {
+      this.#reader.putBack(batch.rows, BROKEN_RECHECK_MS);
+      if (batch.trial !== undefined) this.#options.destinations.cancelTrial(batch.trial);
+      this.#reportFailure("delivering a batch", error);
+    }
+  }
+
+  async #sendAlive(batch: SendBatch<LaneRow>): Promise<void> {
+    const began = systemClock.monotonicMs();
+    const expired = batch.rows.filter((row) => row.expired);
+    const alive = expired.length === 0 ? batch.rows : batch.rows.filter((row) => !row.expired);
+    if (expired.length > 0)
+      await this.#persistent.markDeadLettered(expired.map((row) => toDeadRow(row, "expired")));
+    if (alive.length > 0) await this.#delivery.deliver({ ...batch, rows: alive });
+    this.#options.observer.emit("relay.batch", {
+      count: batch.rows.length,
+      durationMs: systemClock.monotonicMs() - began,
+    });
   }
 
   #reportFailure(doing: string, error: unknown): void {

@@ -3,7 +3,7 @@ import { aRow } from "../../test/support/lane-rows.ts";
 import { outboxRetryPolicy } from "../retry/index.ts";
 import { countByType } from "./count-by-type.ts";
 import { toDeadRow, printableErrorText } from "./failures.ts";
-import { retryOrDeadLetter } from "./batch-sender.ts";
+import { retryOrDeadLetter } from "./delivery.ts";
 
 const error = new TypeError("broker said no");
 

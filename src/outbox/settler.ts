@@ -26,9 +26,8 @@ import {
   type Statement,
 } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import type { LocalHop } from "../transport/index.ts";
 import { countByType } from "./count-by-type.ts";
-import { settleStatements } from "./statements.ts";
+import { settleStatements, type SentStatements } from "./statements.ts";
 
 export interface SettlerOptions {
   readonly database: Database;
@@ -36,7 +35,7 @@ export interface SettlerOptions {
   readonly ownership: LaneOwnership;
   readonly reader: LaneReader;
   readonly relay: string;
-  readonly hop?: LocalHop | undefined;
+  readonly sent: SentStatements;
   readonly observer: Observer;
 }
 
@@ -104,16 +103,17 @@ export class Settler {
   };
 
   async #settleSent(rows: readonly LaneRow[]): Promise<SettleResult> {
-    const { hop, relay } = this.#options;
+    const { sent, relay } = this.#options;
     const byName =
       (statement: Statement): BuildSettle =>
       (own) => ({ statement, params: [...rowKeyParams(own), relay] });
-    const plain = byName(hop?.settle ?? this.#sql.sent);
-    const past = byName(hop?.settlePast ?? this.#sql.sentPast);
-    if (hop !== undefined) return this.#settle(this.#quick, rows, { plain, past });
+    const plain = byName(sent.sent);
+    const past = byName(sent.sentPast);
+    const { sentInPlace } = sent;
+    if (sentInPlace === undefined) return this.#settle(this.#quick, rows, { plain, past });
     try {
       const settleInPlace: BuildSettle = (own, session) =>
-        this.#settleInPlace(own, session) ?? plain(own, session);
+        this.#settleInPlace(sentInPlace, own, session) ?? plain(own, session);
       return await this.#settle(this.#quick, rows, { plain: settleInPlace, past });
     } catch (error) {
       if (sqlState(error) !== SQLSTATE.invalidText) throw error;
@@ -125,14 +125,18 @@ export class Settler {
    * Settles rows by ctid, if they were read on the same server and the session has been open since. After a
    * crash or a failover the server may reuse sequence numbers, so only ids identify a row then.
    */
-  #settleInPlace(rows: readonly LaneRow[], session: Queryable): ReturnType<BuildSettle> | undefined {
+  #settleInPlace(
+    statement: Statement,
+    rows: readonly LaneRow[],
+    session: Queryable,
+  ): ReturnType<BuildSettle> | undefined {
     const opened = findOrigin(session);
     if (opened === undefined) return undefined;
     const { server, sinceMs } = opened;
     if (!rows.every(({ origin }) => origin.server === server && origin.atMs > sinceMs)) return undefined;
     const seqs = rows.map(({ seq }) => seq).sort((a, b) => a - b);
     const ctids = toArrayLiteral(rows.map(({ ctid }) => ctid));
-    return { statement: this.#sql.sentInPlace, params: [ctids, toArrayLiteral(seqs), this.#options.relay] };
+    return { statement, params: [ctids, toArrayLiteral(seqs), this.#options.relay] };
   }
 
   /**
@@ -205,7 +209,7 @@ export class Settler {
     variants: SettleVariants,
   ): Promise<SettleResult> {
     const settled = await this.#locks.settle(holder, rows, variants);
-    if (settled.woken.length > 0) this.#options.hop?.wake(settled.woken);
+    if (settled.woken.length > 0) this.#options.sent.wake(settled.woken);
     return settled;
   }
 }

@@ -1,5 +1,6 @@
 import { FENCED, freeRows, LEFT_OUT, leftRows, ownedLanes, pastLocks, sameRow } from "../lanes/index.ts";
-import { defineStatement } from "../storage/index.ts";
+import { defineStatement, type Statement } from "../storage/index.ts";
+import type { LocalHop } from "../transport/index.ts";
 
 /**
  * Statements that settle rows. A relay's statements are fenced: they name their claims and do nothing if one
@@ -113,6 +114,30 @@ export function settleStatements(schema: string) {
          from going
         where ${isGoing} and row.lease_until is not null`,
     ),
+  };
+}
+
+/** Statements that settle sent rows. Those of a local hop also deliver the messages to the queue. */
+export interface SentStatements {
+  readonly sent: Statement;
+  readonly sentPast: Statement;
+  /** Undefined if rows can be settled by name only. */
+  readonly sentInPlace: Statement | undefined;
+  readonly sentLeased: Statement;
+  readonly sentLeasedPast: Statement;
+  /** Wakes consumers after the rows of these lanes were delivered. */
+  readonly wake: (lanes: readonly number[]) => void;
+}
+
+export function sentStatements(schema: string, hop: LocalHop | undefined): SentStatements {
+  if (hop === undefined) return { ...settleStatements(schema), wake: () => undefined };
+  return {
+    sent: hop.settle,
+    sentPast: hop.settlePast,
+    sentInPlace: undefined,
+    sentLeased: hop.settleLeased,
+    sentLeasedPast: hop.settleLeasedPast,
+    wake: (lanes) => hop.wake(lanes),
   };
 }
 

@@ -1,6 +1,12 @@
 import { expect, test } from "vitest";
-import { encryptedSize, decryptedSize } from "./attachment-encryption.ts";
-import { asAttachment, attachment, findAttachments, type Attachment } from "./attachment.ts";
+import {
+  asAttachment,
+  attachment,
+  type Attachment,
+  decryptedSize,
+  encryptedSize,
+  findAttachments,
+} from "./attachment.ts";
 
 const clear = {
   store: "s3",

@@ -3,14 +3,14 @@
 // Everything is pure except the context of the message being handled.
 export type { AnyCommand, AnyContract, AnyEvent, AnyStream, Contract, PersonalFields } from "./contract.ts";
 export type { DataOf, InputOf, KeyedOf, ReplyOf } from "./contract.ts";
-export { readMessageKey } from "./contract-key.ts";
+export { readMessageKey } from "./contract.ts";
 export type { CommandOptions, ContractOptions, Priority, WireSafe } from "./contract-options.ts";
 export { decodeEnvelope } from "./decode-envelope.ts";
 export { cloudEventAttributes } from "./cloud-event-attributes.ts";
-export { cloudEventInvalid } from "./cloud-event-data.ts";
+export { cloudEventInvalid } from "./cloud-events.ts";
 export { fromCloudEvent, looksLikeCloudEvent, toCloudEvent, toCloudEventJson } from "./cloud-events.ts";
 export type { CloudEvent } from "./cloud-events.ts";
-export type { CloudEventOptions } from "./read-cloud-event.ts";
+export type { CloudEventOptions } from "./cloud-events.ts";
 export { command, event, stream } from "./define-message.ts";
 export { encodeEnvelope, envelopeVersion } from "./envelope.ts";
 export {
@@ -37,18 +37,18 @@ export {
   encryptedSize,
   decryptedSize,
   type EncryptionInfo,
-} from "./attachment-encryption.ts";
+} from "./attachment.ts";
 export { asAttachment, attachment, findAttachments, isAttachment, isContentType } from "./attachment.ts";
 export type { Attachment } from "./attachment.ts";
-export { isBlobKey, isBlobReference, isStoreId, type BlobReference } from "./blob-reference.ts";
+export { isBlobKey, isBlobReference, isStoreId, type BlobReference } from "./attachment.ts";
 export { claimHeader, encryptedHeader, encryptedReplyHeader, unpackPlain } from "./payload.ts";
 export type { HiddenField, PackedPayload, PackedMessage, Unpack, UnpackedPayload } from "./payload.ts";
-export { poolRandomBytes, type RandomBytes } from "./random-pool.ts";
+export { poolRandomBytes, type RandomBytes } from "./message-id.ts";
 export { isValidTopic, resolveTopic, type Routing } from "./topic.ts";
 export { replyContract, replyHeader, readReplyTopic, replyTopicFor, findEncryptedReply } from "./reply.ts";
 export type { ReplyBody, EncryptedReply } from "./reply.ts";
-export { formatUndoes, parseReferences, supersedesHeader, undoesHeader } from "./saga-headers.ts";
-export type { References } from "./saga-headers.ts";
+export { formatUndoes, parseReferences, supersedesHeader, undoesHeader } from "./headers.ts";
+export type { References } from "./headers.ts";
 export {
   newChildSpan,
   formatTraceparent,
@@ -57,5 +57,5 @@ export {
   type TraceContext,
 } from "./trace-context.ts";
 export { formatTracestate, parseTracestate } from "./trace-context.ts";
-export { upcast } from "./upcast.ts";
+export { upcast } from "./contract.ts";
 export { validate, validateIgnoring, validateReply } from "./validate.ts";

@@ -1,5 +1,4 @@
 import { PayloadError, type PayloadErrorCode } from "../errors/index.ts";
-import { formatPath, formatShortPath } from "./path.ts";
 import { isWellFormed } from "./printable.ts";
 
 export type Json =
@@ -292,4 +291,31 @@ function textFlaw(text: string, path: Trail): Flaw | undefined {
   if (text.includes("\u0000")) return { code: "PAYLOAD_NUL", path };
   if (!isWellFormed(text)) return { code: "PAYLOAD_LONE_SURROGATE", path };
   return undefined;
+}
+
+type PathKey = string | number | symbol;
+
+/**
+ * Formats a path for error messages, as in `lines[3].price`. Keys that are not plain identifiers are quoted
+ * and cut to 40 characters.
+ */
+export function formatPath(keys: readonly PathKey[]): string {
+  let path = "";
+  for (const key of keys) {
+    if (typeof key === "number") path += `[${key}]`;
+    else if (typeof key === "string" && /^[A-Za-z_$][\w$]{0,63}$/.test(key))
+      path += path === "" ? key : `.${key}`;
+    else path += `[${JSON.stringify(String(key).slice(0, 40))}]`;
+  }
+  return path;
+}
+
+const MAX_SHOWN_KEYS = 12;
+
+/**
+ * Formats a path for a sentence: of a path with more than 12 keys it shows the first four and the last four.
+ */
+function formatShortPath(keys: readonly PathKey[]): string {
+  if (keys.length <= MAX_SHOWN_KEYS) return formatPath(keys);
+  return `${formatPath(keys.slice(0, 4))} … ${formatPath(keys.slice(-4))}`;
 }

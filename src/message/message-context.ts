@@ -1,7 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { SagaboxError } from "../errors/index.ts";
-import { isValidId } from "./message-id.ts";
-import type { RandomBytes } from "./random-pool.ts";
+import { isValidId, type RandomBytes } from "./message-id.ts";
 import { newChildSpan, formatTraceparent, newTrace, parseTraceparent } from "./trace-context.ts";
 
 /** The message being handled. Messages published meanwhile name it as their cause. */

@@ -1,5 +1,4 @@
 import { isPrintable } from "./printable.ts";
-import { poolRandomBytes, type RandomBytes } from "./random-pool.ts";
 
 export interface IdSource {
   (): string;
@@ -86,4 +85,19 @@ export function parseIdTime(id: string): number | undefined {
 /** Returns true if an id has the form of a generated one: a UUID of version 7. */
 export function isGeneratedId(id: string): boolean {
   return /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.test(id);
+}
+
+export type RandomBytes = (size: number) => Uint8Array;
+
+/**
+ * Draws random bytes in blocks and returns slices of them, because each call to the system source is slow.
+ */
+export function poolRandomBytes(randomBytes: RandomBytes, blockBytes = 4_096): RandomBytes {
+  let block: Uint8Array = new Uint8Array(0);
+  let used = 0;
+  return (size) => {
+    if (size > blockBytes) return randomBytes(size);
+    if (used + size > block.length) [block, used] = [randomBytes(blockBytes), 0];
+    return block.subarray(used, (used += size));
+  };
 }

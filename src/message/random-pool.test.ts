@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { poolRandomBytes } from "./random-pool.ts";
+import { poolRandomBytes } from "./message-id.ts";
 
 function setup() {
   const draws: number[] = [];

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { checkHeaders } from "./headers.ts";
-import { formatUndoes, parseReferences, supersedesHeader, undoesHeader } from "./saga-headers.ts";
+import { checkHeaders, formatUndoes, parseReferences, supersedesHeader, undoesHeader } from "./headers.ts";
 
 test.each([
   [["a"], "stock.reserve a"],

@@ -1,4 +1,4 @@
-import type { RandomBytes } from "./random-pool.ts";
+import type { RandomBytes } from "./message-id.ts";
 
 /** One span of a trace, as defined by W3C Trace Context. */
 export interface TraceContext {

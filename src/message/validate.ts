@@ -1,7 +1,7 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { PayloadError, type PayloadIssue } from "../errors/index.ts";
 import type { AnyContract, DataOf } from "./contract.ts";
-import { formatPath } from "./path.ts";
+import { formatPath } from "./json.ts";
 import type { HiddenField } from "./payload.ts";
 
 /** Returns the output of the contract's schema. Throws a PayloadError that lists each issue with its path. */

@@ -20,12 +20,12 @@ export {
 export { canLease, OutboxWriter } from "./writer.ts";
 export { settleStatements } from "./statements.ts";
 export { Destinations, type DestinationState } from "./destinations.ts";
-export { Flusher } from "./flusher.ts";
+export { Flusher } from "./optimistic-sender.ts";
 export { OptimisticSender } from "./optimistic-sender.ts";
 export { PollingRelay } from "./polling-relay.ts";
 export { toPublished, TransactionScope, type Published, type ScopeParts } from "./transaction-scope.ts";
 export { Admission } from "./upkeep/admission.ts";
-export { measureBacklog, measureDeadLetters, measureQueue, type BacklogSize } from "./upkeep/backlog.ts";
+export { measureBacklog, measureDeadLetters, measureQueue, type BacklogSize } from "./upkeep/depths.ts";
 export { DepthWatch } from "./upkeep/depth-watch.ts";
 export { ensurePartitions, History } from "./upkeep/history.ts";
 export {

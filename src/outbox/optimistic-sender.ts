@@ -1,25 +1,25 @@
 import { toError } from "../errors/index.ts";
 import { systemClock, withDeadline } from "../runtime/index.ts";
 import {
+  type Database,
   limitLockWait,
   quoteSchema,
+  type Rows,
   SessionHolder,
   SETTLE_LOCK_WAIT_MS,
   settlingPlans,
   SQLSTATE,
   sqlState,
   toArrayLiteral,
-  type Database,
-  type Rows,
 } from "../storage/index.ts";
-import { endSend, silentSpans, type Observer, type Spans, type TelemetryEvents } from "../telemetry/index.ts";
+import { endSend, type Observer, silentSpans, type Spans, type TelemetryEvents } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
-import { countByType } from "./count-by-type.ts";
+import { planBatches, recordOutcomes, type SendBatch } from "./batches.ts";
 import type { Destinations } from "./destinations.ts";
 import { printableErrorText } from "./failures.ts";
-import { recordOutcomes, planBatches, type SendBatch } from "./batches.ts";
 import type { OutboxSettings } from "./options.ts";
 import { publishBatch, type SendOutcome } from "./publish-batch.ts";
+import { countByType } from "./settler.ts";
 import { type SentStatements, sentStatements, settleStatements } from "./statements.ts";
 import type { LeasedMessage } from "./writer.ts";
 
@@ -316,10 +316,57 @@ function leaveToRelay(messages: readonly LeasedMessage[], streams: Set<string>):
   for (const { stream } of messages) if (stream !== null) streams.add(stream);
 }
 
-export function leasedRowKeys(messages: readonly LeasedMessage[]): [string, string, string] {
+function leasedRowKeys(messages: readonly LeasedMessage[]): [string, string, string] {
   return [
     toArrayLiteral(messages.map(({ lane }) => lane)),
     toArrayLiteral(messages.map(({ seq }) => seq)),
     toArrayLiteral(messages.map(({ message }) => message.id)),
   ];
+}
+
+/** Above this number of unflushed messages the oldest are left to the relay. */
+const MAX_UNFLUSHED = 10_000;
+
+interface UnflushedMessage {
+  readonly message: LeasedMessage;
+  readonly writtenAtMs: number;
+}
+
+/**
+ * Sends messages that were written in the caller's own transaction and leased to this process, once the
+ * caller says that it has committed. Only rows that are committed are sent, so a rolled-back message never
+ * is.
+ */
+export class Flusher {
+  readonly #database: Database;
+  readonly #sender: OptimisticSender;
+  readonly #sql: ReturnType<typeof settleStatements>;
+  #waiting: UnflushedMessage[] = [];
+
+  constructor(database: Database, schema: string, sender: OptimisticSender) {
+    this.#database = database;
+    this.#sender = sender;
+    this.#sql = settleStatements(quoteSchema(schema));
+  }
+
+  keep(messages: readonly LeasedMessage[], writtenAtMs: number): void {
+    for (const message of messages) this.#waiting.push({ message, writtenAtMs });
+    if (this.#waiting.length > MAX_UNFLUSHED) this.#waiting.splice(0, this.#waiting.length - MAX_UNFLUSHED);
+  }
+
+  async flush(): Promise<void> {
+    const oldestMs = systemClock.monotonicMs() - this.#sender.leaseMs / 2;
+    const waiting = this.#waiting.filter((entry) => entry.writtenAtMs > oldestMs);
+    this.#waiting = [];
+    if (waiting.length === 0) return;
+    const { rows } = await this.#database.run<{ seq: string }>(
+      this.#sql.committedLeased,
+      leasedRowKeys(waiting.map(({ message }) => message)),
+    );
+    const committed = new Set(rows.map((row) => Number(row.seq)));
+    for (const entry of waiting) {
+      if (committed.has(entry.message.seq)) this.#sender.send([entry.message], entry.writtenAtMs);
+      else this.#waiting.push(entry); // its transaction may still be open
+    }
+  }
 }

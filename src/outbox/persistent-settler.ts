@@ -1,9 +1,8 @@
 import type { LaneOwnership, LaneRow } from "../lanes/index.ts";
 import { random, sleep } from "../runtime/index.ts";
 import type { Observer, TelemetryContext } from "../telemetry/index.ts";
-import { countByType } from "./count-by-type.ts";
+import { countByType, type DeadRow, type FailedRow, type SettledRows, type Settler } from "./settler.ts";
 import { printableErrorText } from "./failures.ts";
-import type { DeadRow, FailedRow, SettledRows, Settler } from "./settler.ts";
 
 /** Settles rows, retries until the database accepts it or the lanes are lost, and emits the result. */
 export class PersistentSettler {

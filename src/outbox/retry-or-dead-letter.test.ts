@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { aRow } from "../../test/support/lane-rows.ts";
 import { outboxRetryPolicy } from "../retry/index.ts";
-import { countByType } from "./count-by-type.ts";
+import { countByType } from "./settler.ts";
 import { toDeadRow, printableErrorText } from "./failures.ts";
 import { retryOrDeadLetter } from "./delivery.ts";
 

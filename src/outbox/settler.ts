@@ -1,33 +1,32 @@
 import { computeFingerprint } from "../dead-letter/index.ts";
 import {
-  LockTolerantSettling,
-  rowKeyParams,
+  type BuildSettle,
   type LaneOwnership,
   type LaneReader,
   type LaneRow,
-  type BuildSettle,
+  LockTolerantSettling,
+  rowKeyParams,
   type SettleResult,
   type SettleVariants,
 } from "../lanes/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import {
-  limitLockWait,
+  type Database,
   findOrigin,
+  limitLockWait,
+  type Param,
+  type Queryable,
   quoteSchema,
   SessionHolder,
   SETTLE_LOCK_WAIT_MS,
   settlingPlans,
   SQLSTATE,
   sqlState,
-  toArrayLiteral,
-  type Database,
-  type Param,
-  type Queryable,
   type Statement,
+  toArrayLiteral,
 } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import { countByType } from "./count-by-type.ts";
-import { settleStatements, type SentStatements } from "./statements.ts";
+import { type SentStatements, settleStatements } from "./statements.ts";
 
 export interface SettlerOptions {
   readonly database: Database;
@@ -212,4 +211,27 @@ export class Settler {
     if (settled.woken.length > 0) this.#options.sent.wake(settled.woken);
     return settled;
   }
+}
+
+interface TypedMessage {
+  readonly type: string;
+  readonly topic: string;
+}
+
+/**
+ * Counts messages per type and topic, so that metrics are emitted once per batch instead of once per message.
+ */
+export function countByType(
+  messages: readonly TypedMessage[],
+): (TypedMessage & { readonly count: number })[] {
+  const counts: (TypedMessage & { count: number })[] = [];
+  let last: (TypedMessage & { count: number }) | undefined;
+  for (const { type, topic } of messages) {
+    if (last?.type !== type || last.topic !== topic) {
+      last = counts.find((seen) => seen.type === type && seen.topic === topic);
+      if (last === undefined) counts.push((last = { type, topic, count: 0 }));
+    }
+    last.count += 1;
+  }
+  return counts;
 }

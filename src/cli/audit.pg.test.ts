@@ -26,7 +26,7 @@ test("SEC-20: list shows lines in columns or as JSON, filtered, and obeys no esc
   expect(head).toMatch(/^at +who +what +target +outcome +change +why$/);
   expect(rows).toHaveLength(3);
   for (const steering of ["\u001b", "\r", "\u202e"]) expect(all.stdout).not.toContain(steering);
-  expect((await cli("list", "--saga", "nobody")).stdout).toBe("There are no such lines in the audit log.\n");
+  expect((await cli("list", "--saga", "nobody")).stdout).toBe("No matching entries in the audit log.\n");
   const page = await cli("list", "--saga", "s-1", "--limit", "1");
   const cursor = /--after (\S+)/.exec(page.stdout)?.[1] ?? "";
   const next = await cli("list", "--saga", "s-1", "--after", cursor, "--json");
@@ -71,7 +71,9 @@ test("list shows what people did, and what sagas did by themselves only when ask
   expect(await actions()).toEqual(["saga.noted", "test.done"]);
   expect(await actions("--all")).toHaveLength(4);
   expect(await actions("--saga", "s-1")).toHaveLength(3);
-  expect((await cli("list")).stdout).toMatch(/^What sagas did by themselves is left out; --all shows it\.$/m);
+  expect((await cli("list")).stdout).toMatch(
+    /^Steps that sagas took on their own are left out; --all shows them\.$/m,
+  );
   expect((await cli("list", "--all")).stdout).not.toContain("left out");
 });
 
@@ -82,8 +84,8 @@ test("SEC-19: verify is 0 when all is whole and 3 when something was changed, an
   expect(sealed.stdout).toMatch(/^Sealed 3 row\(s\) with 2 seal\(s\)\.\nHead: 2:[0-9a-f]{64}\n$/);
   const whole = await cli("verify");
   expect(whole).toMatchObject({ code: 0, stderr: "" });
-  expect(whole.stdout).toMatch(/^Whole: 3 row\(s\)/);
-  const head = /kept elsewhere: (\S+)/.exec(whole.stdout)?.[1] ?? "";
+  expect(whole.stdout).toMatch(/^OK: 3 row\(s\) match/);
+  const head = /store it elsewhere\): (\S+)/.exec(whole.stdout)?.[1] ?? "";
   await tamper("update sagabox.saga_audit_log set note = 'x' where id = 2");
   const broken = await cli("verify", "--anchor", head);
   expect(broken.code).toBe(3);
@@ -100,7 +102,7 @@ test("SEC-19: verify is 0 when all is whole and 3 when something was changed, an
 test.each([
   [["audit"], "needs one of list, verify, seal"],
   [["audit", "verfy"], "Did you mean verify?"],
-  [["audit", "seal", "--anchor", "x"], "does not read --anchor"],
+  [["audit", "seal", "--anchor", "x"], "does not accept --anchor"],
   [["audit", "list", "extra"], "takes no argument"],
   [["audit", "list", "--since", "yesterday"], "--since must be a time"],
   [["audit", "verify", "--anchor", "x"], "audit.verify: anchor"],

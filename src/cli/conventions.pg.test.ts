@@ -67,11 +67,9 @@ test.each(commands.map((command) => [command.name, command] as const))(
       const { code, stderr } = await cliInProcess([name, ...wrong], {});
       const told =
         type === "string"
-          ? `needs a value for --${option}. One that begins with a dash is given as --${option}=<value>.`
+          ? `needs a value for --${option}. Write a value that begins with a dash as --${option}=<value>.`
           : `takes no value for --${option}.`;
-      expect(stderr).toBe(
-        `sagabox: "sagabox ${name}" ${told}\nRun \`sagabox help ${name}\` to see what there is.\n`,
-      );
+      expect(stderr).toBe(`sagabox: "sagabox ${name}" ${told}\nRun \`sagabox help ${name}\` for help.\n`);
       expect(code).toBe(2);
       if (type !== "string") continue;
       expect((await cliInProcess([name, `--${option}`], {})).stderr).toMatch(
@@ -194,7 +192,7 @@ test("what takes --yes is refused with 2 in a script without it, empty runs too,
       const argv = sample.argv.filter((word) => word !== "--yes");
       const told = await runSample(name, { ...sample, argv }, { url, fill });
       expect(told, told.line).toMatchObject({ code: 2, stdout: "" });
-      expect(told.stderr, told.line).toMatch(/Nothing was done: add --yes if that is what you want\./);
+      expect(told.stderr, told.line).toMatch(/Nothing was done: add --yes to confirm\./);
     },
   );
   expect(await count("audit_log")).toBe(before);

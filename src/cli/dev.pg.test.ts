@@ -50,7 +50,7 @@ test(
     const exported = await startCli(["dev"], { cwd, env: { DATABASE_URL: url } }).ended;
     expect(exported.code).toBe(1);
     expect(exported.stderr).toMatch(
-      /ECONNREFUSED.* DATABASE_URL is set, so no server was started: `unset DATABASE_URL` to have one\./,
+      /ECONNREFUSED.* DATABASE_URL is set, so no server was started\. To start one, run `unset DATABASE_URL` first\./,
     );
 
     writeFileSync(
@@ -116,6 +116,9 @@ test(
     const [pid] = readFileSync(join(cwd, ".sagabox/postgres/postmaster.pid"), "utf8").split("\n");
     process.kill(Number(pid), "SIGINT");
     const { code, stderr } = await first.ended;
-    expect([code, stderr]).toEqual([1, expect.stringContaining("The PostgreSQL of `sagabox dev` has ended")]);
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringContaining("The PostgreSQL server of `sagabox dev` has stopped"),
+    ]);
   },
 );

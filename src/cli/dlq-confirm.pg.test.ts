@@ -23,16 +23,16 @@ test("a script that forgets --yes is refused, with what would have been done on 
   const { script, open } = await setup();
   expect(await script("replay", "--all")).toMatchObject({
     code: 2,
-    stderr: expect.stringMatching(/--reason <text>.* With --dry-run it only says/) as string,
+    stderr: expect.stringMatching(/--reason <text>.* With --dry-run the command only prints/) as string,
   });
   const replay = await script("replay", "--all", "--reason", "fixed");
   expect(replay).toMatchObject({ code: 2, stdout: "" });
   expect(replay.stderr).toMatch(
-    /^group [^]*3 letters go back to where they failed\. Nothing was done: add --yes/,
+    /^group [^]*3 dead letters are sent back to where they failed\. Nothing was done: add --yes/,
   );
   const discard = await script("discard", "--all", "--reason", "x", "--json");
   expect(discard).toMatchObject({ code: 2, stdout: "" });
-  expect(discard.stderr).toMatch(/^group [^]*3 letters are closed for good.* add --yes/);
+  expect(discard.stderr).toMatch(/^group [^]*3 dead letters are closed permanently.* add --yes/);
   expect(await open()).toBe(3);
 });
 
@@ -42,6 +42,6 @@ test("a person at a terminal is asked before many letters are closed", async () 
   expect(await person("no", ...all)).toMatchObject({ code: 4, stdout: "" });
   expect(await open()).toBe(3);
   expect(await person("no", ...all, "--dry-run")).toMatchObject({ code: 0 });
-  expect(await person("yes", ...all)).toMatchObject({ code: 0, stdout: "3 letters were discarded.\n" });
+  expect(await person("yes", ...all)).toMatchObject({ code: 0, stdout: "3 dead letters were discarded.\n" });
   expect(await open()).toBe(0);
 });

@@ -56,14 +56,12 @@ test("dlq edit: one consumer gets the new data under the old id; the letter keep
 
   const two = await file("two.json", '{ "id": "o1",\n  "total": 2 }');
   const tried = await dlq("edit", first, "--data-file", two, "--dry-run");
-  expect(tried.stdout).toContain("Only checked to be JSON: give --app");
-  expect(tried.stdout).toContain("this was a dry run");
+  expect(tried.stdout).toContain("Checked to be valid JSON only: add --app");
+  expect(tried.stdout).toContain("Dry run: nothing was replayed.");
   expect(await dlq("edit", first, "--data-file", two, "--reason", "x")).toMatchObject({
     code: 2,
     stdout: "",
-    stderr: expect.stringContaining(
-      "goes back to where it failed with the new data. Nothing was done",
-    ) as string,
+    stderr: expect.stringContaining("is replayed with the new data. Nothing was done") as string,
   });
   expect(await dlq("edit", first, "--data-file", two, "--reason", "half a fix", "--yes")).toMatchObject({
     code: 0,
@@ -117,7 +115,7 @@ test("dlq edit: what does not fit the contract, has another key, is no JSON or c
   ]);
   const good = await file("good.json", '{"id":"o1","total":3}');
   expect((await dlq("edit", letter, "--data-file", good, "--app", app, "--dry-run")).stdout).toContain(
-    "Fits order.placed version 1.",
+    "Matches order.placed version 1",
   );
   expect(await dlq("edit", letter)).toMatchObject({ code: 2 });
   expect(await dlq("edit", letter, "--data-file", "nowhere.json")).toMatchObject({ code: 2 });
@@ -167,7 +165,7 @@ test("dlq bury: a delivery that is put off, and a message that waits to be sent,
   const { id } = await bus.transaction((tx) => tx.publish(Placed, { id: "o1", total: 1 }));
   expect(await dlq("bury", id, "--reason", "a test order", "--yes")).toMatchObject({
     code: 0,
-    stdout: `Message ${id} was taken out of the outbox; it is dead letter 1 now.\n`,
+    stdout: `Message ${id} was removed from the outbox and is now dead letter 1.\n`,
   });
   expect(await rows("select 1 from sagabox.outbox")).toEqual([]);
   expect(await letters()).toMatchObject([

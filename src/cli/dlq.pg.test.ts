@@ -51,7 +51,7 @@ test("dlq: letters are grouped by their cause, listed, searched and shown", asyn
   const { pool, dlq, json } = await setup({ running: false });
   expect(await dlq("groups", "--check")).toMatchObject({
     code: 0,
-    stdout: "There are no open dead letters.\n",
+    stdout: "No open dead letters.\n",
   });
   await someDeadLetters(pool, place, [
     { consumer: "billing", letters: 5, error: "'no price for article ' || n" },
@@ -81,7 +81,7 @@ test("dlq: letters are grouped by their cause, listed, searched and shown", asyn
   const told = await dlq("list", "--check");
   expect(told.code).toBe(3);
   expect(told.stdout).toMatch(/^[0-9a-f]{12} {2}5 +billing +order\.placed +exhausted +Error: no price/m);
-  expect(told.stdout).toContain("7 open dead letters of 2 causes.");
+  expect(told.stdout).toContain("7 open dead letters in 2 groups.");
   expect(told.stdout).not.toContain("\u001b");
   const group = String(found.groups[0]?.["fingerprint"]);
   const page = await json<{ letters: { id: string; messageId: string }[] }>(
@@ -202,7 +202,7 @@ test("dlq: nobody to handle it stops a replay before it begins, and one that end
   const [one] = await rows("select max(id)::text as id from sagabox.dead_letter");
   expect(await dlq("replay", String(one?.["id"]), "--reason", "x")).toMatchObject({
     code: 0,
-    stderr: 'It waits there: no worker runs consumer "billing"; start it.\n',
+    stderr: 'It is waiting: no worker runs consumer "billing"; start it.\n',
   });
   await pool.query("delete from sagabox.queue");
   await pool.query(
@@ -222,7 +222,7 @@ test("dlq: one letter is replayed or discarded by its id, many are discarded by 
     code: 2,
     stderr: expect.stringContaining("--reason") as string,
   });
-  expect((await dlq("replay", "1", "--reason", "fixed")).stdout).toContain("on its way to billing again");
+  expect((await dlq("replay", "1", "--reason", "fixed")).stdout).toContain("sent back to billing");
   await expect.poll(() => seen).toEqual([1]);
   expect(await dlq("replay", "1", "--reason", "fixed")).toMatchObject({
     code: 1,
@@ -230,12 +230,12 @@ test("dlq: one letter is replayed or discarded by its id, many are discarded by 
   });
   expect(await dlq("discard", "2", "--reason", "x")).toMatchObject({ code: 2 });
   expect((await dlq("discard", "2", "--reason", "x", "--yes")).stdout).toContain(
-    "Letter 2 of message m0-2 was discarded.",
+    "Dead letter 2 (message m0-2) was discarded.",
   );
   const planned = await dlq("discard", "--all", "--dry-run", "--yes");
   expect(planned).toMatchObject({
     code: 0,
-    stdout: expect.stringContaining("3 letters would be closed for good.") as string,
+    stdout: expect.stringContaining("3 dead letters would be closed permanently.") as string,
   });
   expect(await json("discard", "--key", "k3", "--reason", "x", "--yes")).toEqual({
     discarded: 1,

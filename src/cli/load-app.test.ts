@@ -17,7 +17,7 @@ test.each(["app.mjs", "app.cjs"])(
     const file = join(folderWith({ [name]: "const fine = 1;\nconst broken = ;\n" }), name);
     const { code, stderr } = await runCli(["worker", "--app", file]);
     expect(code).toBe(1);
-    expect(stderr).toContain(`It cannot be imported: Unexpected token ';' at ${file}:2`);
+    expect(stderr).toContain(`The import failed: Unexpected token ';' at ${file}:2`);
   },
 );
 

@@ -70,7 +70,7 @@ test("outbox list, show and stats: what waits, why and behind whom; no key and n
   });
   expect(await cli(viewer, "outbox", "stats", "--state", "due")).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining("does not read --state"),
+    stderr: expect.stringContaining("does not accept --state"),
   });
 
   const stats = await cli(viewer, "outbox", "stats");

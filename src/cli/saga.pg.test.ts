@@ -99,11 +99,11 @@ test("F10: actions need a reason, are done by a worker, and are refused with cod
   const { cli, waiting, broken, at, bus, env } = await setup();
   expect(await cli("cancel", waiting, "--actor", "ann")).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining("needs --reason"),
+    stderr: expect.stringContaining("Add --reason"),
   });
   expect(await cli("cancel", waiting, "--reason", "x")).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining("needs --actor"),
+    stderr: expect.stringContaining("Add --actor"),
   });
   expect(await cli("skip", broken, ...why)).toMatchObject({
     code: 2,
@@ -216,7 +216,7 @@ test("what is not there is said with what was meant, and an option nobody reads 
     [cli("lst"), "Did you mean list?"],
     [cli("show"), "needs the id"],
     [cli("show", "a", "b"), "takes no further argument, but got b"],
-    [cli("list", "--reason", "x"), "does not read --reason"],
+    [cli("list", "--reason", "x"), "does not accept --reason"],
     [cli("list", "--limit", "many"), "--limit must be a whole number"],
     [cli("diagram", "order"), "To draw a saga by its name, say --app <module>"],
     [
@@ -229,7 +229,7 @@ test("what is not there is said with what was meant, and an option nobody reads 
   for (const [run, text] of expected) {
     const { code, stderr } = await run;
     expect(stderr).toContain(text);
-    expect(stderr).toMatch(/\nRun `sagabox help saga` to see what there is\.\n$/);
+    expect(stderr).toMatch(/\nRun `sagabox help saga` for help\.\n$/);
     expect(code).toBe(2);
   }
 });

@@ -126,11 +126,11 @@ test.each([
   ["folder", undefined, "The file does not exist"],
   ["empty.mjs", "export const x = 1;", "Export the bus as `default` or as `bus`"],
   ["half.mjs", "export default { run() {} };", "Export the bus"],
-  ["broken.mjs", "throw new Error('boom at load');", "cannot be imported: boom at load"],
-  ["syntax.mjs", "export default {", "cannot be imported"],
+  ["broken.mjs", "throw new Error('boom at load');", "import failed: boom at load"],
+  ["syntax.mjs", "export default {", "import failed"],
   ["missing.mjs", "import 'not-installed-anywhere';", "not-installed-anywhere"],
   ["throws.mjs", "export default () => { throw new Error('boom in function'); };", "boom in function"],
-  ["wrong.mjs", "export default () => 7;", "returned no bus"],
+  ["wrong.mjs", "export default () => 7;", "must return a bus"],
 ])("%s is refused as an application", async (name, text, problem) => {
   const cwd = folder(text === undefined ? {} : { [name]: text });
   const { code, stderr } = await runCli(["worker", "--app", name], { cwd });
@@ -164,7 +164,7 @@ test("G11: a bad environment is reported as a whole, with exit code 2 and withou
   const env = { SAGABOX_PORT: "canary-1", SAGABOX_LEASE: "canary-2", SAGABOX_PROT: "1" };
   const { code, stderr } = await runCli(["worker", "--app", "x"], { env });
   expect(code).toBe(2);
-  expect(stderr).toMatch(/SAGABOX_PROT is set but read by nobody. Did you mean SAGABOX_PORT\?/);
+  expect(stderr).toMatch(/SAGABOX_PROT is set, but sagabox does not read it. Did you mean SAGABOX_PORT\?/);
   expect(stderr).toMatch(/SAGABOX_LEASE.*SAGABOX_PORT/s);
   expect(stderr).not.toContain("canary");
 });

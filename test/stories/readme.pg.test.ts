@@ -20,14 +20,10 @@ test("the example of the README bills its order", async () => {
 
 test("the README says how many tables there are", async () => {
   const { pool } = await temporaryDatabase({ migrated: true });
-  const { rows } = await pool.query<{ whole: number; partitioned: number }>(
-    `select count(*)::int as whole, (count(*) filter (where relkind = 'p'))::int as partitioned
+  const { rows } = await pool.query<{ tables: number }>(
+    `select count(*)::int as tables
        from pg_class
       where relnamespace = 'sagabox'::regnamespace and relkind in ('r', 'p') and not relispartition`,
   );
-  const words = ["no", "one", "two", "three", "four", "five", "six", "seven"];
-  const { whole = 0, partitioned = 0 } = rows[0] ?? {};
-  expect(readme).toContain(
-    `a schema of ${whole} tables in your database, ${words[partitioned]} of which have`,
-  );
+  expect(readme).toContain(`a schema of ${rows[0]?.tables} tables in your database`);
 });

@@ -129,7 +129,7 @@ export async function followReplayRunbook(size: RunbookSize) {
   expect(handled()).toBe(letters);
   await discardHopeless(house);
   expect(await book.done("6. See that it worked")).toMatch(
-    /^There are no open dead letters\.\n[^]*\bdead_letter\.replay [^]*\bdead_letter\.discard /,
+    /^No open dead letters\.\n[^]*\bdead_letter\.replay [^]*\bdead_letter\.discard /,
   );
   expect(await rows("select count(*)::int as n from sagabox.consumer_inbox where effect")).toEqual([
     { n: letters },
@@ -149,11 +149,14 @@ async function discardHopeless({ pool, book, rows, handled }: Awaited<ReturnType
   const group = groups[0]?.fingerprint ?? "";
   const stopped = "5. Deal with what was stopped";
   const counted = await book.step(stopped, 3, { group });
-  expect(counted).toMatchObject({ code: 0, stdout: expect.stringContaining("40 letters would be closed") });
+  expect(counted).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining("40 dead letters would be closed"),
+  });
   const openOnes = "select count(*)::int as n from sagabox.dead_letter where closed_at is null";
   expect(await rows(openOnes)).toEqual([{ n: 40 }]);
   const closed = await book.step(stopped, 4, { group, reason: "that shop is gone" });
-  expect(closed).toMatchObject({ code: 0, stdout: "40 letters were discarded.\n" });
+  expect(closed).toMatchObject({ code: 0, stdout: "40 dead letters were discarded.\n" });
   expect(await rows(openOnes)).toEqual([{ n: 0 }]);
   expect(handled()).toBe(before);
 }

@@ -35,10 +35,13 @@ test("E5: the command says how many are left, and ends as one that did not do al
   const args = ["dlq", "discard", "--all", "--reason", "test orders", "--actor", "ann", "--yes"];
   const { code, stdout } = await cliInProcess(args, { DATABASE_URL: url });
   await letGo();
-  expect([code, stdout]).toEqual([4, expect.stringMatching(/^3 letters were discarded\. 1 are still open/)]);
+  expect([code, stdout]).toEqual([
+    4,
+    expect.stringMatching(/^3 dead letters were discarded\. 1 are still open/),
+  ]);
   expect(await cliInProcess(args, { DATABASE_URL: url })).toMatchObject({
     code: 0,
-    stdout: "1 letters were discarded.\n",
+    stdout: "1 dead letters were discarded.\n",
   });
 });
 

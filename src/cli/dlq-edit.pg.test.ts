@@ -183,7 +183,7 @@ test("dlq bury: a delivery that is put off, and a message that waits to be sent,
   });
   expect(await dlq("bury", id, "--consumer", "mail", "--reason", "x")).toMatchObject({ code: 2 });
   expect((await dlq("bury", id, "--consumer", "mail", "--reason", "x", "--yes")).stdout).toContain(
-    "the line of mail",
+    "the queue of mail",
   );
   expect(await dlq("bury", id, "--consumer", "mail", "--reason", "x", "--yes")).toMatchObject({
     stderr: expect.stringContaining("it waits nowhere for mail") as string,

@@ -22,7 +22,7 @@ test("who and why are asked for at once", async () => {
   );
   expect((await cli("saga", "cancel", "s-1")).stderr).toContain("Add --reason <text>, and --actor <name>");
   expect((await cli("dlq", "discard", "7", "--actor", "ann")).stderr).toContain(
-    "It needs --reason <text>: why",
+    "Add --reason <text>: the audit log",
   );
 });
 

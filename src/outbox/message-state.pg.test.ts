@@ -43,13 +43,15 @@ test.each([
   expect(await update(change)).toContain("illegal move of outbox row");
 });
 
-test("A5: the database allows failing, holding the key, a replay, and a move to a newer partition", async () => {
+test("A5: the database allows failing, holding the key, a replay, a newer partition and an earlier expiry", async () => {
   const { update } = await setup();
   const legal = [
     "attempts = attempts + 1, last_error = 'no', due_at = clock_timestamp() + interval '2 seconds'",
+    "expires_at = clock_timestamp() + interval '1 hour'",
     "due_at = 'infinity'",
     "due_at = clock_timestamp(), attempts = 0",
     "written_on = written_on + 1",
+    "expires_at = expires_at - interval '1 second'",
   ];
   for (const change of legal) expect(await update(change), change).toBeUndefined();
 });

@@ -6,11 +6,12 @@ const isInFuture = (column: string): string =>
 
 /** Everything that waits for a later time, told that it has come nearer. `$1` is how much, in milliseconds. */
 export function timeStatements(schema: string) {
-  // What is due already may be in somebody's hands; only what still waits is touched.
+  // A row that is due already may be claimed, so only rows that still wait or can still expire are updated.
   const shiftRowsSql = (table: "outbox" | "queue") =>
     defineStatement(
       `sagabox.testing.move_${table}`,
-      `update ${schema}.${table} set due_at = due_at - ${SHIFT}, expires_at = expires_at - ${SHIFT}
+      `update ${schema}.${table} set due_at = case when due_at > clock_timestamp() then due_at - ${SHIFT} else due_at end,
+              expires_at = expires_at - ${SHIFT}
         where isfinite(due_at) and (due_at > (select clock_timestamp()) or ${isInFuture("expires_at")})
         returning lane`,
     );

@@ -190,5 +190,5 @@ test("F10: a saga that is parked is told as an error, with its step and what wen
   expect(observer.of("saga.changed").at(-1)).toMatchObject({ to: "failed", step: "ship", error: "no truck" });
   const late = saga("late", { version: 1, input: Order, key: (i) => i.orderId }).delay("pause", 1);
   expect(() => bus.register(late)).toThrowError(/after bus\.run\(\)/);
-  expect(() => bus.register({} as typeof late)).toThrowError(/is none/);
+  expect(() => bus.register({} as typeof late)).toThrowError(/register takes sagas made by saga\(\)/);
 });

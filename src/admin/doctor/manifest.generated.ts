@@ -487,7 +487,7 @@ export const manifest: readonly SchemaPart[] = [
   {"kind":"function","name":"outbox_move_of(before outbox, after outbox)","shape":"41ae89d24977880cdf19c3b72a75529d"},
   {"kind":"function","name":"outbox_retry_now(wanted text)","shape":"5ebb11be1fa42430fd6ea59259a2c379"},
   {"kind":"function","name":"outbox_send_again(ids text[], days date[], sent_days date[])","shape":"1c0c354e518967e41756c8fc48a24193"},
-  {"kind":"function","name":"refuse_illegal_move()","shape":"0fb6066315b8b9ab5bff82f2e5f4d1b5"},
+  {"kind":"function","name":"refuse_illegal_move()","shape":"a4387f4eda7c588c2feb00bd199ab05b"},
   {"kind":"function","name":"reserve_pages()","shape":"82706b1d074452cc673c1873e6421c04"},
   {"kind":"function","name":"retire_consumer(in_group integer)","shape":"e5a06034569721b6d49d0b00e07309ac"},
   {"kind":"index","name":"audit_log_action","shape":"CREATE INDEX audit_log_action ON ONLY audit_log USING btree (action, xid, id)"},

@@ -277,6 +277,12 @@ begin
   if new is not distinct from carried and new.written_on > old.written_on then
     return new;
   end if;
+  -- A row may expire earlier. Its state does not change.
+  carried := old;
+  carried.expires_at := new.expires_at;
+  if new is not distinct from carried and new.expires_at < old.expires_at then
+    return new;
+  end if;
   if move is null then
     raise exception 'illegal move of outbox row %/% (message %)', old.lane, old.seq, old.message_id
       using errcode = 'check_violation',

@@ -84,7 +84,7 @@ describe.skipIf(missing)("security of NATS", () => {
     wire.cut();
     await eventually(() => asked >= 2);
     await eventually(() =>
-      /function for NATS credentials failed/.test(reader.consumption.health().detail ?? ""),
+      /credential function for NATS failed/.test(reader.consumption.health().detail ?? ""),
     );
     await eventually(
       async () => (await publish(transport, aMessage({ topic: "t" })))[0]?.kind === "published",

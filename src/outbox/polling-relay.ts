@@ -8,12 +8,12 @@ import {
   steadyPlans,
 } from "../storage/index.ts";
 import type { SendBatch } from "./batches.ts";
-import { type Delivery, type DeliveryOptions, deliveryRoute } from "./delivery.ts";
+import { type BatchSender, type BatchSenderOptions, chooseSender } from "./batch-sender.ts";
 import { printableErrorText, toDeadRow } from "./failures.ts";
 import { PersistentSettler } from "./persistent-settler.ts";
 import { Settler } from "./settler.ts";
 
-export interface PollingRelayOptions extends DeliveryOptions {
+export interface PollingRelayOptions extends BatchSenderOptions {
   readonly database: Database;
   readonly worker: string;
   readonly lanes: LaneSettings;
@@ -44,7 +44,7 @@ export class PollingRelay implements Service {
   readonly #reader: LaneReader;
   readonly #settler: Settler;
   readonly #persistent: PersistentSettler;
-  readonly #delivery: Delivery;
+  readonly #sender: BatchSender;
   readonly #reading: SessionHolder;
   readonly #pace: Pace;
   readonly #loop: Loop;
@@ -60,7 +60,7 @@ export class PollingRelay implements Service {
   constructor(options: PollingRelayOptions) {
     const { database, schema, worker, settings, lanes, destinations, observer } = options;
     this.#options = options;
-    const route = deliveryRoute(options);
+    const choice = chooseSender(options);
     this.#reading = new SessionHolder(
       database,
       "relay",
@@ -80,7 +80,7 @@ export class PollingRelay implements Service {
     this.#reader = new LaneReader({
       schema,
       table: "outbox",
-      messages: route.readsMessages,
+      messages: choice.readsMessages,
       ownership: this.#ownership,
       ageingMs: settings.ageingMs,
       resting: () => destinations.listResting(),
@@ -93,11 +93,11 @@ export class PollingRelay implements Service {
       ownership: this.#ownership,
       reader: this.#reader,
       relay: worker,
-      sent: route.sent,
+      sent: choice.sent,
       observer,
     });
     this.#persistent = new PersistentSettler(this.#settler, this.#ownership, observer);
-    this.#delivery = route.connect({
+    this.#sender = choice.connect({
       ownership: this.#ownership,
       reader: this.#reader,
       settler: this.#persistent,
@@ -238,7 +238,7 @@ export class PollingRelay implements Service {
   }
 
   #startBatches(rows: readonly LaneRow[]): void {
-    const { batches, trials, waiting } = this.#delivery.plan(rows);
+    const { batches, trials, waiting } = this.#sender.plan(rows);
     for (const row of waiting) this.#reader.putBack([row], this.#options.destinations.restMs(row.topic));
     for (const batch of batches) this.#startBatch(batch, this.#batches);
     for (const batch of trials) this.#startBatch(batch, this.#trials);
@@ -269,7 +269,7 @@ export class PollingRelay implements Service {
     const alive = expired.length === 0 ? batch.rows : batch.rows.filter((row) => !row.expired);
     if (expired.length > 0)
       await this.#persistent.markDeadLettered(expired.map((row) => toDeadRow(row, "expired")));
-    if (alive.length > 0) await this.#delivery.deliver({ ...batch, rows: alive });
+    if (alive.length > 0) await this.#sender.deliver({ ...batch, rows: alive });
     this.#options.observer.emit("relay.batch", {
       count: batch.rows.length,
       durationMs: systemClock.monotonicMs() - began,

@@ -3,7 +3,7 @@ import { aRow } from "../../test/support/lane-rows.ts";
 import { outboxRetryPolicy } from "../retry/index.ts";
 import { countByType } from "./settler.ts";
 import { toDeadRow, printableErrorText } from "./failures.ts";
-import { retryOrDeadLetter } from "./delivery.ts";
+import { retryOrDeadLetter } from "./batch-sender.ts";
 
 const error = new TypeError("broker said no");
 

@@ -14,7 +14,7 @@ import { publishBatch, type SendOutcome, type SortedOutcomes, sortOutcomes } fro
 import { type DeadRow, type FailedRow, LOCKED_RECHECK_MS } from "./settler.ts";
 import { type SentStatements, sentStatements } from "./statements.ts";
 
-export interface DeliveryOptions {
+export interface BatchSenderOptions {
   readonly schema: string;
   readonly transport: Transport;
   readonly hop?: LocalHop | undefined;
@@ -24,13 +24,13 @@ export interface DeliveryOptions {
   readonly spans?: Spans;
 }
 
-interface DeliveryParts {
+interface SenderParts {
   readonly ownership: LaneOwnership;
   readonly reader: LaneReader;
   readonly settler: PersistentSettler;
 }
 
-interface DeliveryPlan {
+interface SendPlan {
   /** Batches that count against the relay's limit of concurrent batches. */
   readonly batches: readonly SendBatch<LaneRow>[];
   /** Batches that test a broker or contain suspect messages. A slow one must not stop the others. */
@@ -39,32 +39,32 @@ interface DeliveryPlan {
 }
 
 /** How a relay sends rows: through a broker, or by a local hop into the queue of its own database. */
-export interface Delivery {
+export interface BatchSender {
   /** Splits rows that were read into batches to be sent now, and rows that wait for their destination. */
-  plan(rows: readonly LaneRow[]): DeliveryPlan;
+  plan(rows: readonly LaneRow[]): SendPlan;
   /** Sends a batch without expired rows, and settles its rows. */
   deliver(batch: SendBatch<LaneRow>): Promise<void>;
 }
 
-interface DeliveryRoute {
+interface SenderChoice {
   /** Whether rows must be read together with their messages. */
   readonly readsMessages: boolean;
   readonly sent: SentStatements;
-  readonly connect: (parts: DeliveryParts) => Delivery;
+  readonly connect: (parts: SenderParts) => BatchSender;
 }
 
 /** Chooses the local hop if the transport has one, else the broker. */
-export function deliveryRoute(options: DeliveryOptions): DeliveryRoute {
+export function chooseSender(options: BatchSenderOptions): SenderChoice {
   const { hop, spans } = options;
   const sent = sentStatements(quoteSchema(options.schema), hop);
   if (hop === undefined)
-    return { readsMessages: true, sent, connect: (parts) => new BrokerDelivery(options, parts) };
+    return { readsMessages: true, sent, connect: (parts) => new BrokerSender(options, parts) };
   const readsMessages = spans?.enabled === true; // spans need the message
-  return { readsMessages, sent, connect: ({ settler }) => new HopDelivery(settler, spans) };
+  return { readsMessages, sent, connect: ({ settler }) => new HopSender(settler, spans) };
 }
 
 /** Settling a row with the statements of the hop delivers it, so the broker's breakers and outcomes do not exist. */
-class HopDelivery implements Delivery {
+class HopSender implements BatchSender {
   readonly #settler: PersistentSettler;
   readonly #spans: Spans | undefined;
 
@@ -73,7 +73,7 @@ class HopDelivery implements Delivery {
     this.#spans = spans;
   }
 
-  plan(rows: readonly LaneRow[]): DeliveryPlan {
+  plan(rows: readonly LaneRow[]): SendPlan {
     return { batches: [{ rows }], trials: [], waiting: [] };
   }
 
@@ -96,13 +96,13 @@ function isWhole(row: LaneRow): row is WholeRow {
 }
 
 /** Publishes rows through the transport, and settles each by its outcome. */
-class BrokerDelivery implements Delivery {
-  readonly #options: DeliveryOptions;
+class BrokerSender implements BatchSender {
+  readonly #options: BatchSenderOptions;
   readonly #ownership: LaneOwnership;
   readonly #reader: LaneReader;
   readonly #settler: PersistentSettler;
 
-  constructor(options: DeliveryOptions, parts: DeliveryParts) {
+  constructor(options: BatchSenderOptions, parts: SenderParts) {
     this.#options = options;
     this.#ownership = parts.ownership;
     this.#reader = parts.reader;
@@ -110,7 +110,7 @@ class BrokerDelivery implements Delivery {
   }
 
   // Expired rows get a batch of their own: they are not sent, so no breaker holds them back.
-  plan(rows: readonly LaneRow[]): DeliveryPlan {
+  plan(rows: readonly LaneRow[]): SendPlan {
     const expired = rows.filter((row) => row.expired);
     const alive = expired.length === 0 ? rows : rows.filter((row) => !row.expired);
     const { batches, waiting } = planBatches(alive, this.#options.destinations);
@@ -128,15 +128,15 @@ class BrokerDelivery implements Delivery {
     const { destinations, transport, settings, spans } = this.#options;
     const readable = await this.#withoutUnreadable(batch.rows);
     const rows = this.#withoutOrphans(readable);
-    const send = (): Promise<SendOutcome[]> =>
+    const publish = (): Promise<SendOutcome[]> =>
       publishBatch(transport, rows, {
         timeoutMs: settings.publishTimeoutMs,
         gathered: true,
         mayContinue: () => this.#ownership.remainingMs() > 0 && rows.every((row) => this.#reader.holds(row)),
         ...(spans === undefined ? {} : { traced: { spans, via: "relay" } }),
       });
-    const turn = batch.suspect === true ? await destinations.turns.take(send) : undefined;
-    const outcomes = turn?.result ?? (await send());
+    const turn = batch.suspect === true ? await destinations.turns.take(publish) : undefined;
+    const outcomes = turn?.result ?? (await publish());
     const sharedTurn = turn?.alone === false;
     const { waitMs, outcomes: judged } = recordOutcomes(
       destinations,

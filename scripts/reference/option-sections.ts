@@ -145,7 +145,7 @@ export const optionSections: readonly OptionSection[] = [
   {
     table: "audit",
     path: "audit",
-    interfaces: [{ file: "src/audit/options.ts", name: "AuditOptions" }],
+    interfaces: [{ file: "src/audit/entry.ts", name: "AuditOptions" }],
     read: () => readAuditSettings(),
   },
   {

@@ -1,14 +1,13 @@
 import type { Queryable } from "../storage/index.ts";
-import { LAST_ID, type ChainBounds, type Seal } from "./chain.ts";
-import { reportAddedRows, judgeRows, judgeSeal, type Finding, type Link } from "./findings.ts";
-import { wasDropped } from "./retention-record.ts";
-import { groupByLogAndMonth, type LeafRow } from "./seal-round.ts";
-import type { Round } from "./seal-rounds.ts";
+import { type ChainBounds, LAST_ID, type Seal } from "./chain.ts";
+import { type Finding, judgeRows, judgeSeal, type Link, reportAddedRows } from "./findings.ts";
+import { wasDropped } from "./retention.ts";
+import { groupByLogAndMonth, type LeafRow } from "./sealer.ts";
 import type { AuditStatements } from "./statements.ts";
 
-/** What was found of the seals of one round, and of the rows they cover. */
+/** Result of comparing the seals of one round with the rows they cover. */
 export interface RoundJudgement {
-  /** Where the chain stands behind it. */
+  /** Last seal of the round. */
   readonly link: Link;
   readonly rows: number;
   readonly droppedRows: number;
@@ -17,14 +16,14 @@ export interface RoundJudgement {
 
 export type Bounds = readonly [string, string, string, string];
 
-/** Compares rounds of seals with the rows that are there. */
+/** Compares rounds of seals with the stored rows. */
 export class ChainJudge {
   readonly #database: Queryable;
   readonly #sql: AuditStatements;
   readonly #schema: string;
   readonly #dropped = new Set<string>();
 
-  /** `schema` is quoted already. */
+  /** `schema` must be quoted already. */
   constructor(database: Queryable, sql: AuditStatements, schema: string) {
     this.#database = database;
     this.#sql = sql;
@@ -52,7 +51,7 @@ export class ChainJudge {
       rows += found.length;
       findings.push(...judgeRows(seal, found));
     }
-    // Where seals are missing, or say something else than they did, these may well be rows of theirs.
+    // If seals are missing or were changed, the remaining rows may belong to them, so they are not reported as added.
     if (whole) {
       for (const group of groups.values()) {
         const { log, month } = group[0] ?? one;
@@ -68,7 +67,7 @@ export class ChainJudge {
     return new Map(groupByLogAndMonth(rows).map((group) => [monthKey(group[0] ?? seal), group]));
   }
 
-  // Looked up late: the month may have been dropped while we were on our way to it. What was dropped stays so.
+  // Read late, because the month may be dropped during the verification. A dropped month never comes back, so it is cached.
   async #wasDropped(seal: Seal): Promise<boolean> {
     const key = monthKey(seal);
     if (this.#dropped.has(key)) return true;
@@ -78,7 +77,7 @@ export class ChainJudge {
   }
 }
 
-/** Pure. Which ids belong to the chain of a round: up to where the next chain begins. */
+/** Returns the id ranges of a round's chain: from its own start to the start of the next chain. Pure. */
 export function findBounds({ seals: [seal] }: Round, chains: readonly ChainBounds[]): Bounds {
   const next = chains.find(({ chain }) => chain === (seal?.chain ?? 0) + 1);
   return [
@@ -91,4 +90,46 @@ export function findBounds({ seals: [seal] }: Round, chains: readonly ChainBound
 
 function monthKey({ log, month }: { readonly log: string; readonly month: string }): string {
   return `${log} ${month}`;
+}
+
+/** Seals written together, for one range of transactions. */
+export interface Round {
+  readonly seals: readonly Seal[];
+  /** True if the next stored seal does not have the next number. */
+  readonly gapBehind: boolean;
+}
+
+const PAGE = 20;
+
+/** Reads the seals after `behind` in order, grouped by round. Holds at most one page of seals in memory. */
+export async function* readRounds(
+  database: Queryable,
+  sql: AuditStatements,
+  behind = "0",
+): AsyncGenerator<Round> {
+  let open: Seal[] = [];
+  for await (const seal of readSeals(database, sql, behind)) {
+    const last = open.at(-1);
+    if (last !== undefined && !isSameRange(last, seal)) {
+      yield { seals: open, gapBehind: BigInt(seal.number) !== BigInt(last.number) + 1n };
+      open = [];
+    }
+    open.push(seal);
+  }
+  if (open.length > 0) yield { seals: open, gapBehind: false };
+}
+
+async function* readSeals(database: Queryable, sql: AuditStatements, behind: string): AsyncGenerator<Seal> {
+  for (let after = behind; ;) {
+    const { rows } = await database.run<Seal>(sql.seals, [after, PAGE]);
+    yield* rows;
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < PAGE) return;
+    after = last.number;
+  }
+}
+
+/** Returns true if two seals belong to the same round. Pure. */
+export function isSameRange(one: Seal, other: Seal): boolean {
+  return one.chain === other.chain && one.xid_from === other.xid_from && one.xid_to === other.xid_to;
 }

@@ -1,21 +1,24 @@
 import { createHash } from "node:crypto";
 import type { LogName } from "./statements.ts";
 
-/** The hash before the first seal of all. */
+/** Previous hash of the first seal. */
 export const NO_HASH = "00".repeat(32);
-/** No transaction id reaches this: a chain that ends here has been closed. */
+/** Upper limit of transaction ids. A chain that ends here has been closed. */
 export const LAST_XID = "18446744073709551615";
 export const LAST_ID = "9223372036854775807";
 
 const LEAF_CHARACTERS = 80;
 
-/** A row as a seal knows it. */
+/** A log row as recorded in a seal: its id and the SHA-256 of its canonical text. */
 export interface Leaf {
   readonly id: string;
   readonly digest: string;
 }
 
-/** Which rows a chain is about. Of closed chains only the ids say so, for transaction ids begin anew behind them. */
+/**
+ * The first row ids that a chain does not share with the chain before it. A closed chain is delimited by ids only, because
+ * transaction ids start again in the next chain.
+ */
 export interface ChainBounds {
   readonly chain: number;
   readonly saga_after: string;
@@ -38,9 +41,9 @@ export interface Seal extends ChainBounds {
   readonly sealed_at: string;
 }
 
-/** SHA-256 over the hash before it and everything the seal says. Public: the guide tells it. */
+/** Computes a seal's hash: SHA-256 over the previous hash and the fields of the seal. The audit guide documents it. */
 export function sealHash(seal: Omit<Seal, "hash">): string {
-  const says = JSON.stringify([
+  const content = JSON.stringify([
     seal.number,
     seal.chain,
     seal.log,
@@ -55,10 +58,10 @@ export function sealHash(seal: Omit<Seal, "hash">): string {
     sha256(Buffer.from(seal.leaves, "hex")),
     seal.sealed_at,
   ]);
-  return sha256(Buffer.concat([Buffer.from(seal.previous_hash, "hex"), Buffer.from(says)]));
+  return sha256(Buffer.concat([Buffer.from(seal.previous_hash, "hex"), Buffer.from(content)]));
 }
 
-/** Each leaf is the row's id, eight bytes, and its SHA-256. */
+/** Encodes each leaf as the row's id (8 bytes) and its SHA-256 (32 bytes), in hexadecimal. */
 export function encodeLeaves(leaves: readonly Leaf[]): string {
   return leaves.map(({ id, digest }) => BigInt(id).toString(16).padStart(16, "0") + digest).join("");
 }
@@ -70,7 +73,7 @@ export function decodeLeaves(text: string): readonly Leaf[] {
   });
 }
 
-/** The greater of two ids, written as texts since they may be beyond what a number holds. */
+/** Returns the greater of two ids. Ids are strings because a bigint may exceed the safe integers. */
 export function laterId(one: string, other: string): string {
   return BigInt(one) > BigInt(other) ? one : other;
 }

@@ -1,21 +1,64 @@
 import type { Json } from "../message/index.ts";
+import { type Duration, milliseconds, rejectUnknownKeys, text } from "../options/index.ts";
 
-/** Who does something, and why. */
+/** Actor of an action, and the reason given for it. */
 export interface By {
   readonly actor: string;
   readonly reason?: string | null | undefined;
 }
 
-/** Something that was decided, by a person or by the house itself, and that is no transition of a saga. */
+/** An action of an operator or of sagabox itself. Saga transitions are recorded in the saga log instead. */
 export interface AuditEntry extends By {
-  /** Room first: `dead_letter.replay`. */
+  /** Area and verb: `dead_letter.replay`. */
   readonly action: string;
   readonly target: { readonly kind: string; readonly id?: string | null | undefined };
   readonly traceId?: string | null | undefined;
-  /** What was so before, and what is so afterwards: small, and without payloads. */
+  /** State before and after the action. Small, and never with payloads. */
   readonly before?: Json | undefined;
   readonly after?: Json | undefined;
 }
 
-/** `refused`: we said no. `failed`: it broke. */
+/** `refused`: sagabox rejected the action. `failed`: the action ran into an error. */
 export type AuditOutcome = "done" | "refused" | "failed";
+
+/** Options of the audit log. */
+export interface AuditOptions {
+  /**
+   * How long a month is kept after its end. A month that contains entries of a stored saga instance is kept longer.
+   * Default 400 days.
+   */
+  readonly retention?: Duration | number;
+  /** Interval between two seals. Default "1m". */
+  readonly sealEvery?: Duration | number;
+}
+
+export interface AuditSettings {
+  readonly retentionMs: number;
+  readonly sealEveryMs: number;
+}
+
+/** Actor and reason of a call from code, for the audit log. */
+export interface Acting {
+  /** Default: the name of the service. */
+  readonly actor?: string;
+  readonly reason?: string;
+}
+
+const DAY_MS = 86_400_000;
+
+/** Validates the options and adds defaults. Throws OPTIONS_INVALID. */
+export function readAuditSettings(options: AuditOptions = {}): AuditSettings {
+  rejectUnknownKeys("audit", options, ["retention", "sealEvery"]);
+  const { retention = 400 * DAY_MS, sealEvery = 60_000 } = options;
+  return Object.freeze({
+    retentionMs: milliseconds("audit.retention", retention, { min: DAY_MS, max: 36_500 * DAY_MS }),
+    sealEveryMs: milliseconds("audit.sealEvery", sealEvery, { min: 100, max: 3_600_000 }),
+  });
+}
+
+/** Validates actor and reason; `fallback` is the actor if none is given. Throws OPTIONS_INVALID. */
+export function readActing(where: string, acting: Acting, fallback: string): By {
+  const actor = acting.actor === undefined ? fallback : text(`${where}: actor`, acting.actor.trim());
+  if (acting.reason === undefined) return { actor };
+  return { actor, reason: text(`${where}: reason`, acting.reason, { max: 1_000 }) };
+}

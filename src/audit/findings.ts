@@ -1,7 +1,7 @@
 import { decodeLeaves, NO_HASH, sealHash, type Leaf, type Seal } from "./chain.ts";
 import type { LogName } from "./statements.ts";
 
-/** Something that is not as it was sealed. */
+/** A difference between the log and its seals. */
 export interface Finding {
   readonly kind:
     | "row_changed"
@@ -12,18 +12,18 @@ export interface Finding {
     | "seal_missing"
     | "anchor_missing"
     | "retention_untrue";
-  /** Which log, where it is about rows. */
+  /** The log of the row; null if the finding is not about rows of one log. */
   readonly log: LogName | null;
-  /** The row, by its id. */
+  /** Id of the row; null if the finding is not about one row. */
   readonly id: string | null;
-  /** The seal that covers it, or that is meant. */
+  /** Number of the seal that covers the row or has the problem. */
   readonly seal: string | null;
   readonly text: string;
 }
 
-const table = { saga: "saga_audit_log", action: "audit_log" } as const;
+const TABLES = { saga: "saga_audit_log", action: "audit_log" } as const;
 
-/** Where the chain stands in front of a seal. */
+/** The seal that the next seal must follow. */
 export interface Link {
   readonly number: string;
   readonly hash: string;
@@ -31,7 +31,7 @@ export interface Link {
 
 export const chainBegin: Link = { number: "0", hash: NO_HASH };
 
-/** Pure: whether a seal is what it was, and follows the one before it. */
+/** Checks that a seal has its own hash and follows the seal before it. Pure. */
 export function judgeSeal(before: Link, seal: Seal): Finding[] {
   const findings: Finding[] = [];
   const addFinding = (kind: Finding["kind"], number: string, text: string): void => {
@@ -49,20 +49,20 @@ export function judgeSeal(before: Link, seal: Seal): Finding[] {
     addFinding(
       "seal_changed",
       seal.number,
-      `Seal ${seal.number} does not follow the hash of the one before it.`,
+      `Seal ${seal.number} does not contain the hash of the seal before it.`,
     );
   }
   if (sealHash(seal) !== seal.hash) {
     addFinding(
       "seal_changed",
       seal.number,
-      `Seal ${seal.number} was changed: its hash is not that of what it says.`,
+      `Seal ${seal.number} was changed: its hash does not match its content.`,
     );
   }
   return findings;
 }
 
-/** Pure: the rows that are there against those that were sealed. */
+/** Compares the stored rows with the rows that were sealed. Pure. */
 export function judgeRows(seal: Seal, found: readonly Leaf[]): Finding[] {
   const { log, number, month } = seal;
   const finding = (kind: Finding["kind"], id: string, text: string): Finding => ({
@@ -70,7 +70,7 @@ export function judgeRows(seal: Seal, found: readonly Leaf[]): Finding[] {
     log,
     id,
     seal: number,
-    text: `Row ${id} of ${table[log]} ${text} (seal ${number}, month ${month.slice(0, 7)}).`,
+    text: `Row ${id} of ${TABLES[log]} ${text} (seal ${number}, month ${month.slice(0, 7)}).`,
   });
   const sealed = decodeLeaves(seal.leaves);
   if (found.length === 0 && sealed.length > 1) return [reportAllMissing(seal, sealed)];
@@ -89,14 +89,14 @@ export function judgeRows(seal: Seal, found: readonly Leaf[]): Finding[] {
   return findings;
 }
 
-/** Rows in a sealed range of a log and month for which there was nothing to seal. */
+/** Reports rows in a sealed range, of a log and month that had no rows when the range was sealed. */
 export function reportAddedRows(log: LogName, month: string, seal: string, rows: readonly Leaf[]): Finding[] {
   return rows.map(({ id }) => ({
     kind: "row_added",
     log,
     id,
     seal,
-    text: `Row ${id} of ${table[log]} was added after its range was sealed (seal ${seal}, month ${month.slice(0, 7)}).`,
+    text: `Row ${id} of ${TABLES[log]} was added after its range was sealed (seal ${seal}, month ${month.slice(0, 7)}).`,
   }));
 }
 
@@ -108,7 +108,7 @@ function reportAllMissing({ log, number, month }: Seal, sealed: readonly Leaf[])
     id: first,
     seal: number,
     text:
-      `All ${sealed.length} rows that seal ${number} covers are missing from ${table[log]}, the first is ${first}, the ` +
-      `last ${last}. If the month ${month.slice(0, 7)} was dropped, nothing in the log says so.`,
+      `All ${sealed.length} rows that seal ${number} covers are missing from ${TABLES[log]}: ${first} to ` +
+      `${last}. The log has no entry that month ${month.slice(0, 7)} was dropped.`,
   };
 }

@@ -1,6 +1,6 @@
-// Who did what, when, why, and what changed: the transitions of sagas and the decisions of people, in two append-only
-// logs by the month. Whoever does something writes its line in the same transaction and waits for nobody; a background
-// job seals what is final into one chain of hashes, and a verifier names the row when something is not as it was.
+// The audit log: who did what, when, why, and what changed. Saga transitions and operator actions are stored in two
+// append-only tables, partitioned by month. An entry is written in the transaction of the action, without any lock. A
+// background job seals committed rows into one hash chain, and the verifier names each row that was changed since.
 export type { AuditEntry, AuditOutcome, By } from "./entry.ts";
 export type { Finding } from "./findings.ts";
 export { listAudit, type AuditFilter, type AuditLine, type SagaPart } from "./list.ts";
@@ -10,7 +10,7 @@ export {
   type Acting,
   type AuditOptions,
   type AuditSettings,
-} from "./options.ts";
+} from "./entry.ts";
 export { AuditSealer, type SealResult, type SealerOptions } from "./sealer.ts";
 export { maintainMonths, type TidyMonthsOptions } from "./maintain-months.ts";
 export { verifyAudit, type VerifyOptions, type VerifyProgress, type VerifyReport } from "./verify.ts";

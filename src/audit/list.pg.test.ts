@@ -3,11 +3,11 @@ import { auditHarness, line } from "../../test/support/audit.ts";
 import { toConditions, listAudit, type AuditFilter } from "./list.ts";
 import { listStatement } from "./statements.ts";
 
-test("lines of both logs come newest first, page by page, none twice and none left out", async () => {
+test("entries of both logs are listed newest first, page by page, each exactly once", async () => {
   const { database, pool, lines, act } = await auditHarness();
   await lines(5);
   await act("test.one");
-  // One transaction with rows of both logs: they share its id.
+  // Rows of both logs from one transaction share its id.
   const client = await pool.connect();
   await client.query("begin");
   for (let n = 1; n <= 3; n += 1) {
@@ -33,7 +33,7 @@ test("lines of both logs come newest first, page by page, none twice and none le
   expect(seen).toEqual(all.map(({ cursor }) => cursor));
 });
 
-test("filters find what they name, in the log that can have it", async () => {
+test("each filter finds the matching entries in the logs that can contain them", async () => {
   const { database, lines, act, audit } = await auditHarness();
   await lines(2);
   await lines(1, "s-2");
@@ -70,7 +70,7 @@ test.each<[AuditFilter, string]>([
   expect(() => toConditions(filter)).toThrow(expect.objectContaining({ code }) as Error);
 });
 
-test("no search reads a whole log", async () => {
+test("every search uses an index", async () => {
   const { pool } = await auditHarness();
   await pool.query(
     `insert into sagabox.saga_audit_log (saga_id, version, event_type, cause, user_id, trace_id)
@@ -99,7 +99,7 @@ test("no search reads a whole log", async () => {
       [...params],
     );
     const plan = rows.map((row) => row["QUERY PLAN"]).join("\n");
-    // Months that are empty may be read in any way.
+    // The plan may read empty months in any way.
     const now = new Date().toISOString().slice(0, 7).replace("-", "");
     expect(plan, JSON.stringify(filter)).not.toMatch(new RegExp(`Seq Scan on (saga_)?audit_log_${now}`));
     expect(plan, JSON.stringify(filter)).toMatch(new RegExp(`Index.* Scan.* (saga_)?audit_log_${now}`));

@@ -6,44 +6,44 @@ import type { AuditOutcome } from "./entry.ts";
 import { listStatement, type ListCondition, type LogName } from "./statements.ts";
 
 export interface AuditFilter {
-  /** `saga`: what happened to sagas. `action`: what was decided besides. Default: both. */
+  /** `saga`: transitions of sagas. `action`: all other actions. Default: both. */
   readonly log?: LogName;
-  /** Only what somebody decided: without the steps that sagas take by themselves. Default false. */
+  /** True: leave out saga transitions that no user caused. Default false. */
   readonly people?: boolean;
   readonly actor?: string;
-  /** `dead_letter.replay`, or `saga.` and the kind of line. */
+  /** `dead_letter.replay`, or `saga.` and the kind of transition. */
   readonly action?: string;
   readonly sagaId?: string;
   readonly target?: { readonly kind: string; readonly id?: string };
   readonly traceId?: string;
   readonly outcome?: AuditOutcome;
-  /** Written at this time or later … */
+  /** Only entries written at this time or later. */
   readonly from?: Date;
-  /** … and before this one. */
+  /** Only entries written before this time. */
   readonly to?: Date;
-  /** At most this many, newest first; up to 10,000. Default 50. */
+  /** Upper bound for the result, 1 to 10,000. Default 50. */
   readonly limit?: number;
-  /** Only lines older than this one: the `cursor` of the last line of the page before. */
+  /** Only entries older than this one: the `cursor` of the last entry of the previous page. */
   readonly after?: string;
 }
 
-/** One line of either log. */
+/** An entry of either log. */
 export interface AuditLine {
   readonly log: LogName;
   readonly id: string;
   readonly at: string;
-  /** Null where no person was behind it: a message, the clock, a worker. */
+  /** Null if no user caused the entry, but a message, a timer or a worker. */
   readonly actor: string | null;
   readonly action: string;
   readonly target: { readonly kind: string; readonly id: string | null };
   readonly reason: string | null;
   readonly traceId: string | null;
-  /** `refused` for what came to a saga and was not used. */
+  /** `refused` for an input that a saga ignored. */
   readonly outcome: AuditOutcome;
   readonly errorCode: string | null;
   readonly before: Json | null;
   readonly after: Json | null;
-  /** Of a saga: its transition, step, old and new status, what caused it and what it changed. */
+  /** The saga transition; null for entries of the action log. */
   readonly saga: SagaPart | null;
   readonly cursor: string;
 }
@@ -86,6 +86,7 @@ interface LineRow {
 
 const KNOWN = "log people actor action sagaId target traceId outcome from to limit after".split(" ");
 
+/** Lists entries of both logs, newest first. Throws OPTIONS_INVALID for an invalid filter. */
 export async function listAudit(
   database: Queryable,
   schema: string,
@@ -102,7 +103,7 @@ export async function listAudit(
   }
 }
 
-/** Pure: which logs can have such lines, and the conditions on each. `$1` is the limit. */
+/** Returns the logs that can contain matching entries, and the conditions for each. `$1` is the limit. Pure. */
 export function toConditions(filter: AuditFilter): {
   readonly logs: readonly LogName[];
   readonly conditions: readonly ListCondition[];
@@ -130,12 +131,12 @@ export function toConditions(filter: AuditFilter): {
   const both = (sql: string): void => {
     conditions.push({ log: "saga", sql }, { log: "action", sql });
   };
-  /** The same question to each log; a log that cannot have such lines is not asked. */
+  // Adds a condition to each log. `saga` is null if the saga log cannot contain matching entries.
   const each = (value: string, saga: string | null, other: string): void => {
     if (saga === null) logs.delete("saga");
-    const place = param(value);
-    if (saga !== null) conditions.push({ log: "saga", sql: saga.replaceAll("?", place) });
-    conditions.push({ log: "action", sql: other.replaceAll("?", place) });
+    const placeholder = param(value);
+    if (saga !== null) conditions.push({ log: "saga", sql: saga.replaceAll("?", placeholder) });
+    conditions.push({ log: "action", sql: other.replaceAll("?", placeholder) });
   };
   if (people === true) conditions.push({ log: "saga", sql: "row.user_id is not null" });
   if (actor !== undefined) each(actor, "row.user_id = ?::text", "row.actor = ?::text");
@@ -163,16 +164,15 @@ export function toConditions(filter: AuditFilter): {
   if (to !== undefined) both(`row.at < ${param(to.toISOString())}::text::timestamptz`);
   if (after !== undefined) {
     const [xid = "", name = "", id = ""] = after.split(".");
-    const place = `(${param(xid)}::text::xid8, ${param(id)}::text::bigint)`;
-    conditions.push({ log: "saga", sql: `(row.xid, row.id) < ${place}` });
-    conditions.push({ log: "action", sql: `(row.xid, row.id) ${name === "saga" ? "<=" : "<"} ${place}` });
+    const cursor = `(${param(xid)}::text::xid8, ${param(id)}::text::bigint)`;
+    conditions.push({ log: "saga", sql: `(row.xid, row.id) < ${cursor}` });
+    conditions.push({ log: "action", sql: `(row.xid, row.id) ${name === "saga" ? "<=" : "<"} ${cursor}` });
   }
-  const asked = [...logs];
-  return { logs: asked, conditions: conditions.filter((one) => logs.has(one.log)), params };
+  return { logs: [...logs], conditions: conditions.filter((one) => logs.has(one.log)), params };
 }
 
 const SAGA = "row.saga_id = ?::text";
-// Only the first lines of a saga are indexed by their trace; the others have the same.
+// Only the first entry of a saga is indexed by trace id; the other entries of the saga have the same trace id.
 const TRACED = `row.saga_id = any(array(
   select first.saga_id from {schema}.saga_audit_log as first where first.version = 1 and first.trace_id = ?::text))`;
 

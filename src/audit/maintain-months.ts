@@ -7,9 +7,11 @@ import {
   type MonthPartition,
   type MonthPlan,
   planMonths,
-} from "./months.ts";
-import { RETENTION_ACTOR, RETENTION_TARGET, type RetentionRecord } from "./retention-line.ts";
-import { readRetention } from "./retention-record.ts";
+  readRetention,
+  RETENTION_ACTOR,
+  RETENTION_TARGET,
+  type RetentionRecord,
+} from "./retention.ts";
 import {
   auditStatements,
   type LogName,
@@ -26,7 +28,7 @@ export interface TidyMonthsOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Attaches months ahead and drops those past their retention. What is in use just now waits for the next round. */
+/** Creates partitions for the next months and drops expired ones. A table that is locked is left for the next round. */
 export async function maintainMonths(
   database: Database,
   schema: string,
@@ -57,30 +59,33 @@ export async function maintainMonths(
   }
 }
 
-/** Whoever waits for such a lock makes everybody behind it wait too, so we ask briefly and come again. */
+/** Waiting for an exclusive lock blocks all later queries on the table, so the wait is short and retried next round. */
 const LOCK_TIMEOUT = "250ms";
 
 const IN_USE: readonly string[] = [SQLSTATE.lockNotAvailable, SQLSTATE.deadlockDetected];
-// Another process was faster; or rows of the month lie in the default partition already, where they stay.
+// Another process was faster, or the default partition already has rows of this month, which then stay there.
 const NOT_POSSIBLE: readonly string[] = [
   SQLSTATE.duplicateTable,
   SQLSTATE.undefinedTable,
   SQLSTATE.checkViolation,
 ];
 
-/** `kept`: something of it is still needed. `busy`: a table was in use. `taken`: nothing to do for us. */
+/**
+ * `kept`: the month is still needed. `busy`: a table is locked. `taken`: another process did it. `broken`: sealed rows are
+ * missing, so the month is kept as evidence.
+ */
 type MonthOutcome = "done" | "kept" | "busy" | "taken" | "broken";
 
 interface LastSeal {
   readonly number: string;
   readonly hash: string;
-  /** How many seals the month has. */
+  /** Number of seals in the month. */
   readonly count: string;
 }
 
 type Work = (tx: OwnedTransaction) => Promise<MonthOutcome>;
 
-/** Attaches and drops months, each in a transaction of its own, never two processes at once. */
+/** Attaches and drops monthly partitions, each in its own transaction, in one process at a time. */
 class MonthKeeper {
   readonly #database: Database;
   readonly #schema: string;
@@ -112,17 +117,17 @@ class MonthKeeper {
     });
   }
 
-  /** Drops a month whole, and writes in the same transaction that it did, and from which seal on the chain is left. */
+  /** Drops a month. The same transaction records the drop, and the seal after which the chain now starts, in the log. */
   drop(part: MonthPartition): Promise<MonthOutcome> {
     const { drop } = this.#partition(part);
     return this.#runExclusively(async (tx) => {
       const before = await readRetention(tx, this.#audit, quoteSchema(this.#schema));
       const last = part.table === "audit_seal" ? await this.#readLastSeal(tx, part) : undefined;
-      const hindrance =
+      const obstacle =
         part.table === "audit_seal"
           ? await this.#findSealObstacle(tx, part, before, last)
           : await this.#findObstacle(tx, part);
-      if (hindrance !== undefined) return hindrance;
+      if (obstacle !== undefined) return obstacle;
       await tx.query(drop);
       const dropped = await this.#listDroppedMonths(tx, before, part);
       const anchor = last === undefined ? before.anchor : { number: last.number, hash: last.hash };
@@ -144,7 +149,7 @@ class MonthKeeper {
     const rows = BigInt((await tx.query<{ count: string }>(sql.rows)).rows[0]?.count ?? "0");
     const sealed = await tx.run<{ count: string }>(this.#sql.sealed, [log, part.month]);
     const covered = BigInt(sealed.rows[0]?.count ?? "0");
-    // More: they wait to be sealed. Fewer: somebody removed some, and the rest is evidence.
+    // More rows than sealed: some are not sealed yet. Fewer: sealed rows were removed, and the rest is evidence.
     return rows > covered ? "kept" : rows < covered ? "broken" : undefined;
   }
 
@@ -156,7 +161,7 @@ class MonthKeeper {
   ): Promise<MonthOutcome | undefined> {
     if (await isNeeded(tx, this.#partition(part).sealsNeeded)) return "kept";
     if (last === undefined) return undefined;
-    // Somebody removed some, and the rest is evidence.
+    // Fewer seals than numbers: some were removed, and the rest is evidence.
     return BigInt(last.number) - BigInt(anchor.number) === BigInt(last.count) ? undefined : "broken";
   }
 
@@ -164,7 +169,7 @@ class MonthKeeper {
     return (await tx.query<LastSeal>(this.#partition(part).lastSeal)).rows[0];
   }
 
-  // Only what we dropped ourselves: a month that somebody else emptied stays missing.
+  // Only months dropped by this upkeep: a month that was emptied in another way stays reported as missing.
   async #listDroppedMonths(
     tx: OwnedTransaction,
     before: RetentionRecord,

@@ -9,11 +9,11 @@ const NO_HASH = "00".repeat(32);
 interface Forged {
   readonly actor?: string;
   readonly target?: string;
-  /** JSON, or what is none of ours. */
+  /** JSON, or text that the upkeep would not write. */
   readonly after: string;
 }
 
-/** Three sealed months of long ago, and an operator who writes lines about dropped months. */
+/** Three sealed months of 2025, and an operator role that writes entries about dropped months. */
 async function setup() {
   const roles = await rolesHarness();
   const house = await auditMonths({ place: roles });
@@ -33,7 +33,7 @@ const says = (dropped: readonly object[], anchor: object = { number: "0", hash: 
 const january = { log: "saga", month: "2025-01-01" };
 
 test.each(["null", "[]", "1", '"x"', "{}", '{"dropped":[]}', '{"dropped":[null],"anchor":{"number":"0"}}'])(
-  "SEC-19: a line about dropped months that says %s is a finding, and the rest is verified all the same",
+  "SEC-19: an entry about dropped months with content %s is a finding, and the rest is still verified",
   async (after) => {
     const { forge, verify, tamper } = await setup();
     await forge({ after });
@@ -47,7 +47,7 @@ test.each(["null", "[]", "1", '"x"', "{}", '{"dropped":[]}', '{"dropped":[null],
   },
 );
 
-test("SEC-19: no line of an operator makes a month that was emptied one that was dropped", async () => {
+test("SEC-19: an operator's entry cannot make an emptied month count as dropped", async () => {
   const { forge, kinds, tamper, operator } = await setup();
   await tamper("delete from sagabox.saga_audit_log where saga_id = 'saga-2025-01-01'");
   expect(await kinds()).toEqual([["rows_missing", "2"]]);
@@ -56,14 +56,14 @@ test("SEC-19: no line of an operator makes a month that was emptied one that was
     ["retention_untrue", null],
     ["rows_missing", "2"],
   ]);
-  // About another table, which is gone indeed.
+  // About another table, which was really dropped.
   await forge({ target: "saga_audit_log_202001", after: says([january]) });
   expect(await kinds()).toContainEqual(["rows_missing", "2"]);
-  // Nor do they hide it from themselves: an operator may verify, and sees the same.
+  // An operator may also verify the log, and gets the same findings.
   expect(await verifyAudit(pgDatabase(operator), "sagabox")).toMatchObject({ ok: false, findingCount: 2 });
 });
 
-test("SEC-19: nor does the next line of the upkeep itself, about another month", async () => {
+test("SEC-19: an entry of the upkeep about another month does not make an emptied month count as dropped", async () => {
   const { kinds, tamper, tidy, pool } = await setup();
   await tamper("delete from sagabox.saga_audit_log where saga_id = 'saga-2025-03-01'");
   await tidy();
@@ -72,14 +72,14 @@ test("SEC-19: nor does the next line of the upkeep itself, about another month",
   expect(await kinds()).toContainEqual(["rows_missing", "6"]);
 });
 
-test("SEC-19: a month that was dropped by hand stays missing, whatever the upkeep drops afterwards", async () => {
+test("SEC-19: a month dropped by hand stays reported as missing after the upkeep drops other months", async () => {
   const { kinds, tidy, pool } = await setup();
   await pool.query("drop table sagabox.saga_audit_log_202503");
   await tidy();
   expect(await kinds()).toContainEqual(["rows_missing", "6"]);
 });
 
-test("SEC-19: seals that were removed by hand stay missing, whatever the upkeep drops afterwards", async () => {
+test("SEC-19: seals removed by hand stay reported as missing after the upkeep drops other months", async () => {
   const { kinds, tidy, tamper, partitions, observer } = await setup();
   await tamper("delete from sagabox.audit_seal where number = 1");
   await tidy();
@@ -88,7 +88,7 @@ test("SEC-19: seals that were removed by hand stay missing, whatever the upkeep 
   expect(await kinds()).toContainEqual(["seal_missing", "1"]);
 });
 
-test("SEC-19: a line that lets the chain begin elsewhere is not believed, and the upkeep goes on from the true one", async () => {
+test("SEC-19: an entry with a wrong chain start is ignored, and the upkeep continues from the true start", async () => {
   const { forge, kinds, tidy, pool, verify, lines, seal } = await setup();
   const { rows } = await pool.query<{ hash: string }>(
     "select encode(hash, 'hex') as hash from sagabox.audit_seal where number = 2",
@@ -101,9 +101,9 @@ test("SEC-19: a line that lets the chain begin elsewhere is not believed, and th
   await tidy();
   await seal();
   const { findings, rows: compared } = await verify();
-  expect(findings).toEqual([]); // what it says is past by now: the chain begins still later
+  expect(findings).toEqual([]); // the chain now starts after that anchor
   expect(compared).toBeGreaterThan(0);
-  // Nor does any line take back what another one says.
+  // An entry cannot revoke another entry.
   await forge({ target: "audit_seal_202001", after: says([]) });
   expect(await kinds()).toEqual([]);
 });

@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
 import { auditMonths } from "../../test/support/audit-months.ts";
 
-test("SEC-19: old months are dropped whole, and the chain verifies from its anchor on", async () => {
+test("SEC-19: expired months are dropped, and the chain verifies from its anchor", async () => {
   const { verify, tidy, partitions, lines, seal, tamper, observer } = await auditMonths();
   expect(await verify()).toMatchObject({ ok: true, rows: 15, seals: 6 });
   await tidy();
-  // The last seal of all stays, whatever its age: the next one follows it.
+  // The newest seal is kept regardless of its age, because the next seal follows it.
   expect(await partitions()).toEqual(["audit_seal_202503"]);
   expect(await verify()).toMatchObject({ ok: true, droppedRows: 5, seals: 2, rows: 0 });
   await lines(3);
@@ -22,7 +22,7 @@ test("SEC-19: old months are dropped whole, and the chain verifies from its anch
   expect((await verify()).findings).toMatchObject([{ kind: "row_added", log: "saga" }]);
 });
 
-test("F3: a month stays as long as an instance that is not forgotten has lines in it", async () => {
+test("F3: a month is kept while it has entries of a stored instance", async () => {
   const { verify, tidy, partitions, pool } = await auditMonths();
   await pool.query(
     `insert into sagabox.saga_instance (id, type, definition_version, correlation_id, status, input, state, trace_id,
@@ -38,7 +38,7 @@ test("F3: a month stays as long as an instance that is not forgotten has lines i
   expect(await verify()).toMatchObject({ ok: true });
 });
 
-test("a month with rows that are not sealed yet is not dropped", async () => {
+test("a month with unsealed rows is kept", async () => {
   const { tidy, partitions, pool } = await auditMonths();
   await pool.query(
     `insert into sagabox.audit_log (at, actor, action, target_kind, outcome)
@@ -49,7 +49,7 @@ test("a month with rows that are not sealed yet is not dropped", async () => {
   expect(await partitions()).toContain("audit_seal_202501");
 });
 
-test("SEC-19: a month in which sealed rows are missing is kept as evidence, and told", async () => {
+test("SEC-19: a month with missing sealed rows is kept as evidence and reported", async () => {
   const { tidy, partitions, tamper, observer, verify } = await auditMonths();
   await tamper("delete from sagabox.saga_audit_log where id = 1");
   await tidy();
@@ -58,7 +58,7 @@ test("SEC-19: a month in which sealed rows are missing is kept as evidence, and 
   expect((await verify()).findings).toMatchObject([{ kind: "row_missing", id: "1" }]);
 });
 
-test("months are attached ahead while others write, and refuse to be emptied like the rest", async () => {
+test("months are attached ahead during writes, and reject truncate like the others", async () => {
   const { tidy, pool, observer } = await auditMonths();
   await pool.query("drop table sagabox.audit_log_" + (await lastMonth(pool)));
   await tidy();

@@ -3,12 +3,11 @@ import { expect, onTestFinished, test } from "vitest";
 import { auditHarness, line } from "../../test/support/audit.ts";
 import { until } from "../../test/support/relays.ts";
 import { defineStatement } from "../storage/index.ts";
-import { sealRound } from "./seal-round.ts";
-import { AuditSealer } from "./sealer.ts";
+import { AuditSealer, sealRound } from "./sealer.ts";
 import { auditStatements } from "./statements.ts";
 import { AuditWatch } from "./watch.ts";
 
-test("SEC-19: four writers with short and long transactions: nothing is lost, nothing slips in, and it verifies", async () => {
+test("SEC-19: with four writers and long transactions, no row is lost or added late, and the chain verifies", async () => {
   const { pool, sealer, seal, verify, observer } = await auditHarness({ batchSize: 20, max: 12 });
   const writer = async (name: string, rounds: number, long: boolean): Promise<void> => {
     for (let round = 0; round < rounds; round += 1) {
@@ -16,7 +15,7 @@ test("SEC-19: four writers with short and long transactions: nothing is lost, no
       try {
         await client.query("begin");
         await line(client, name, 1);
-        // The others commit many times before this one does, with higher transaction ids.
+        // The other writers commit many times, with higher transaction ids, before this transaction commits.
         if (long) await client.query("select pg_sleep(0.15)");
         await line(client, name, 2);
         await client.query(round % 5 === 4 ? "rollback" : "commit");
@@ -44,7 +43,7 @@ test("SEC-19: four writers with short and long transactions: nothing is lost, no
   expect(observer.of("audit.sealed").length).toBeGreaterThan(3);
 }, 60_000);
 
-test("SEC-19: a row of a transaction that still runs is not sealed, nor one that began after it", async () => {
+test("SEC-19: rows of a running transaction and of later transactions are not sealed", async () => {
   const { pool, lines, sealer, seal, verify, final } = await auditHarness();
   await lines(1, "before");
   await final();
@@ -60,7 +59,7 @@ test("SEC-19: a row of a transaction that still runs is not sealed, nor one that
   expect(await verify()).toMatchObject({ ok: true, rows: 4, unsealed: { count: 0 } });
 });
 
-test("one transaction of more rows than a seal should have is sealed whole, and large backlogs in several seals", async () => {
+test("a transaction larger than the batch size is sealed whole, and a large backlog in several seals", async () => {
   const { pool, lines, seal, verify } = await auditHarness({ batchSize: 10 });
   await pool.query(
     `insert into sagabox.saga_audit_log (saga_id, version, event_type, cause)
@@ -71,7 +70,7 @@ test("one transaction of more rows than a seal should have is sealed whole, and 
   expect(await verify()).toMatchObject({ ok: true, rows: 60 });
 });
 
-test("transaction ids are compared as numbers, also where they get another digit", async () => {
+test("transaction ids are compared as numbers, also when their length changes", async () => {
   const { pool, seal, verify } = await auditHarness({ batchSize: 4 });
   await pool.query(
     `insert into sagabox.saga_audit_log (xid, saga_id, version, event_type, cause)
@@ -81,7 +80,7 @@ test("transaction ids are compared as numbers, also where they get another digit
   expect(await verify()).toMatchObject({ ok: true, rows: 24, seals: 6, unsealed: { count: 0 } });
 });
 
-test("two that seal at once make one chain", async () => {
+test("two sealers at the same time write one chain", async () => {
   const { database, observer, lines, final, verify } = await auditHarness({ batchSize: 5 });
   const options = { database, schema: "sagabox", observer, sealEveryMs: 1_000, batchSize: 5 };
   const sealers = [new AuditSealer(options), new AuditSealer(options)];
@@ -92,7 +91,7 @@ test("two that seal at once make one chain", async () => {
   expect(await verify()).toMatchObject({ ok: true, rows: 30, unsealed: { count: 0 } });
 });
 
-test("a sealer that is killed in the middle leaves nothing half done, and the next one goes on", async () => {
+test("a killed sealer leaves no partial seal, and the next one continues", async () => {
   const { pool, url, lines, seal, verify, final } = await auditHarness();
   await lines(5);
   await seal();
@@ -115,9 +114,9 @@ test("a sealer that is killed in the middle leaves nothing half done, and the ne
   expect(await verify()).toMatchObject({ ok: true, seals: 2, rows: 10 });
 });
 
-test("a database that is restored where transaction ids are lower gets a new chain, which says so", async () => {
+test("a database restored with lower transaction ids gets a new chain with an audit entry", async () => {
   const { pool, database, lines, act, seal, verify, tamper, observer } = await auditHarness();
-  // As a dump brings them: rows and seals that name transactions which this server has never had.
+  // As restored from a dump: rows and seals with transaction ids that this server has never used.
   const old = (saga: string, xid: number): Promise<unknown> =>
     pool.query(
       `insert into sagabox.saga_audit_log (xid, saga_id, version, event_type, cause)
@@ -135,7 +134,7 @@ test("a database that is restored where transaction ids are lower gets a new cha
   await old("not yet sealed", 2_000_000_000);
 
   expect(await verify()).toMatchObject({ ok: true, rows: 3 });
-  expect(await seal()).toMatchObject({ rows: 3 }); // the rest of the old chain, which is closed with it
+  expect(await seal()).toMatchObject({ rows: 3 }); // the remaining rows of the old chain, which is then closed
   expect(observer.of("audit.chain_begun")).toEqual([]);
   await lines(3, "new");
   await act("test.done");

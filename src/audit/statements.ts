@@ -2,15 +2,15 @@ import { defineStatement, type Statement } from "../storage/index.ts";
 
 export type AuditStatements = ReturnType<typeof auditStatements>;
 
-/** The logs, and their tables. */
+/** Tables of the logs. */
 export const logTables = { saga: "saga_audit_log", action: "audit_log" } as const;
 export type LogName = keyof typeof logTables;
 
 const utc = (time: string): string => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
 const month = (time: string): string => `date_trunc('month', ${time} at time zone 'UTC')::date`;
 
-// The canonical text of a row: a JSON array of its columns in this order, JSON columns as the text they are. Public: it
-// is in the guide, so that anybody can check the chain with tools of their own.
+// The canonical text of a row: a JSON array of its columns in this order, with JSON columns as their stored text. The
+// audit guide documents it, so that auditors can check the chain with their own tools.
 const canonical = {
   saga: `json_build_array('saga', row.id, row.xid::text, ${utc("row.at")}, row.saga_id, row.version, row.event_type,
               row.step, row.old_status, row.new_status, row.note, row.cause, row.user_id, row.reason, row.trace_id,
@@ -20,7 +20,7 @@ const canonical = {
               row.error_code)`,
 } as const;
 
-/** SQL of writing, sealing and verifying. `schema` is quoted already. */
+/** SQL for writing, sealing and verifying. `schema` must be quoted already. */
 export function auditStatements(schema: string) {
   const leaves = (log: LogName, after: string, upto: string): string =>
     `select '${log}' as log, to_char(${month("row.at")}, 'YYYY-MM-DD') as month, row.xid, row.id,
@@ -49,7 +49,7 @@ export function auditStatements(schema: string) {
               with ordinality as line (actor, action, target_kind, target_id, reason, trace_id, before, after, turn)
         order by turn`,
     ),
-    // One at a time seals, attaches or drops. Whoever does not get it leaves the work to the other.
+    // Only one process at a time seals, attaches or drops. A process that does not get the lock skips its round.
     alone: defineStatement(
       "sagabox.audit.alone",
       `select pg_try_advisory_xact_lock(hashtextextended('sagabox.audit.' || $1::text, 0)) as alone`,
@@ -64,7 +64,7 @@ export function auditStatements(schema: string) {
          from (select 1) as always
          left join (select * from ${schema}.audit_seal order by number desc limit 1) as head on true`,
     ),
-    // The ids of the transactions of the oldest rows that wait, as many as asked for.
+    // Transaction ids of the oldest unsealed rows, up to the limit.
     waiting: defineStatement(
       "sagabox.audit.waiting",
       `with waiting as materialized (
@@ -104,8 +104,8 @@ export function auditStatements(schema: string) {
       `select chain, saga_after::text, action_after::text, count(*)::integer as seals
          from ${schema}.audit_seal group by chain, saga_after, action_after order by chain`,
     ),
-    // The same without counting. Chains follow each other, so where the first seal and the last are of one, there is one;
-    // only after a restore from a dump are all of them read.
+    // The chains, without counting their seals. If the first and the last seal belong to one chain, it is the only one; all
+    // seals are read only after a restore from a dump.
     chains: defineStatement(
       "sagabox.audit.chains",
       `with ends as materialized (
@@ -119,8 +119,7 @@ export function auditStatements(schema: string) {
                 where (select count(*) from ends) > 1) as found
         order by found.chain`,
     ),
-    // What no seal covers: rows that are not sealed yet, rows from transactions that never were, rows from before the
-    // first seal that is kept.
+    // Rows that no seal covers: not sealed yet, with an impossible transaction id, or before the first stored seal.
     unsealed: defineStatement(
       "sagabox.audit.unsealed",
       uncoveredSql(schema, "row.xid >= $1::text::xid8 and row.xid < pg_snapshot_xmax(pg_current_snapshot())"),
@@ -147,14 +146,14 @@ export function auditStatements(schema: string) {
       `select number::text, encode(previous_hash, 'hex') as previous_hash from ${schema}.audit_seal as seal
         order by seal.number limit 1`,
     ),
-    // A few for each month that was dropped.
+    // Each dropped month has a few entries.
     retentionLines: defineStatement(
       "sagabox.audit.retention_lines",
       `select row.id::text, ${utc("row.at")} as at, row.actor, row.target_kind, row.target_id, row.after::text as after
          from ${schema}.audit_log as row
         where row.action = 'audit.retention' and row.outcome = 'done' order by row.id desc limit $1::integer`,
     ),
-    // Which of these months still have a table of their own.
+    // Of the given partitions, those that still exist.
     tablesLeft: defineStatement(
       "sagabox.audit.tables_left",
       `select relname as name from pg_class
@@ -172,7 +171,7 @@ function uncoveredSql(schema: string, condition: string): string {
          from (${rows("saga", "$2")} union all ${rows("action", "$3")}) as found`;
 }
 
-/** Reading. `$1` is the limit; only the conditions that are asked for, so that each finds its own index. */
+/** A condition on one log. Only the conditions in use become part of the statement, so that each can use its index. */
 export interface ListCondition {
   readonly log: LogName;
   readonly sql: string;
@@ -190,6 +189,7 @@ export const listColumns: Readonly<Record<LogName, string>> = {
          null::text as new_status, null::text as note, null::text as cause, row.reason, row.outcome, row.error_code`,
 };
 
+/** Returns the statement that lists entries of the given logs, newest first. `$1` is the limit. */
 export function listStatement(
   schema: string,
   logs: readonly LogName[],
@@ -215,7 +215,7 @@ export function listStatement(
 const inSealMonth = `row.at >= seal.month::timestamp at time zone 'UTC'
                     and row.at < (seal.month + interval '1 month') at time zone 'UTC'`;
 
-/** SQL of the months. */
+/** SQL about the monthly partitions. `schema` must be quoted already. */
 export function monthStatements(schema: string) {
   return {
     now: defineStatement(
@@ -233,13 +233,13 @@ export function monthStatements(schema: string) {
       "sagabox.audit.lock_timeout",
       "select set_config('lock_timeout', $1::text, true)",
     ),
-    // Of one month and log: how many rows seals cover.
+    // Number of sealed rows of one log and month.
     sealed: defineStatement(
       "sagabox.audit.sealed_rows",
       `select coalesce(sum(row_count), 0)::text as count from ${schema}.audit_seal
         where log = $1::text and month = $2::text::date`,
     ),
-    // Those of which no row is left anywhere, not even in the default partition.
+    // Sealed months, and whether no row of them is left, including the default partition.
     sealedMonths: defineStatement(
       "sagabox.audit.sealed_months",
       `select seal.log, to_char(seal.month, 'YYYY-MM-DD') as month,
@@ -252,7 +252,7 @@ export function monthStatements(schema: string) {
   };
 }
 
-/** What is done to one month. Its name and bounds come from `monthPartition` alone. */
+/** SQL for one monthly partition. Its name and bounds must come from `monthPartition`. */
 export function partitionStatements(
   schema: string,
   { table, name, month: from, next }: { table: string; name: string; month: string; next: string },
@@ -269,12 +269,12 @@ export function partitionStatements(
     rows: `select count(*)::text as count from ${child}`,
     lastSeal: `select number::text, encode(hash, 'hex') as hash, (count(*) over ())::text as count
                  from ${child} as seal order by seal.number desc limit 1`,
-    // An instance that has not been forgotten must stay readable, whatever its age.
+    // The history of a stored instance must stay readable, regardless of its age.
     needed: `select exists (
                select 1 from ${schema}.saga_instance as instance
                 where instance.started_at < timestamptz '${next}T00:00:00Z'
                   and exists (select 1 from ${child} as line where line.saga_id = instance.id)) as needed`,
-    // A month of seals goes when nothing that they cover is left, and none older is.
+    // A month of seals is dropped once no row that they cover is left and all older seals are dropped.
     sealsNeeded: `select exists (
                select 1 from (select distinct log, month from ${child}) as seal
                 where (seal.log = 'saga' and exists (

@@ -4,7 +4,7 @@ import { auditHarness } from "../../test/support/audit.ts";
 const LOG = "sagabox.saga_audit_log";
 const SEAL = "sagabox.audit_seal";
 
-/** Three seals: rows 1 to 4, rows 5 to 8 with an action, rows 9 to 12; then two rows that are not sealed. */
+/** Three seals: rows 1 to 4, rows 5 to 8 with an action, rows 9 to 12; then two unsealed rows. */
 async function setup() {
   const house = await auditHarness();
   await house.lines(4);
@@ -18,7 +18,7 @@ async function setup() {
   return { ...house, head: head ?? "" };
 }
 
-test("I-20: what nobody touched is whole, and says what is not sealed yet", async () => {
+test("I-20: an unchanged log verifies, and the report counts the unsealed rows", async () => {
   const { verify, head, pool } = await setup();
   const report = await verify();
   expect(report).toMatchObject({ ok: true, seals: 4, chains: 1, rows: 13, head, finished: true });
@@ -52,15 +52,15 @@ test.each([
     "15",
   ],
   [
-    "a row put into a sealed range of a month that had none",
+    "a row added to a sealed range of an empty month",
     `insert into ${LOG} (xid, at, saga_id, version, event_type, cause)
      select xid, at + interval '1 month', saga_id, 9, event_type, cause from ${LOG} where id = 6`,
     "row_added",
     "15",
   ],
-  ["the same row twice", `insert into ${LOG} select * from ${LOG} where id = 6`, "row_added", "6"],
+  ["a duplicated row", `insert into ${LOG} select * from ${LOG} where id = 6`, "row_added", "6"],
   [
-    "a row from a transaction that never was",
+    "a row with the id of a transaction that never existed",
     `insert into ${LOG} (xid, saga_id, version, event_type, cause) values ('999999999', 's', 1, 'noted', 'x')`,
     "row_added",
     null,
@@ -74,7 +74,7 @@ test.each([
   expect(report.findings[0]?.text).toContain(id ?? "saga 15");
 });
 
-test("SEC-19: two rows that changed places are both named", async () => {
+test("SEC-19: two swapped rows are both reported", async () => {
   const { verify, tamper } = await setup();
   await tamper(
     `update ${LOG} as one set saga_id = other.saga_id, version = other.version, at = other.at
@@ -87,7 +87,7 @@ test("SEC-19: two rows that changed places are both named", async () => {
   ]);
 });
 
-test("SEC-19: a line of an operator that was changed is found", async () => {
+test("SEC-19: a changed entry of an operator is found", async () => {
   const { verify, tamper } = await setup();
   await tamper("update sagabox.audit_log set actor = 'eve'");
   expect((await verify()).findings).toMatchObject([
@@ -95,7 +95,7 @@ test("SEC-19: a line of an operator that was changed is found", async () => {
   ]);
 });
 
-test("SEC-19: a seal that was changed, together with the row it covers, is found", async () => {
+test("SEC-19: a seal changed together with its row is found", async () => {
   const { verify, tamper } = await setup();
   await tamper(
     `update ${LOG} set note = 'x' where id = 6`,
@@ -105,7 +105,7 @@ test("SEC-19: a seal that was changed, together with the row it covers, is found
   expect(findings[0]).toMatchObject({ kind: "seal_changed", seal: "3" });
 });
 
-test("SEC-19: a seal with a new hash of its own breaks the one behind it", async () => {
+test("SEC-19: a seal with a recomputed hash breaks the link of the next seal", async () => {
   const { verify, tamper } = await setup();
   await tamper(`update ${SEAL} set hash = sha256('forged') where number = 3`);
   const { findings } = await verify();
@@ -119,14 +119,14 @@ test.each([
   [1, "1"],
   [2, "2"],
   [3, "3"],
-])("SEC-19: that seal %i was deleted is found", async (number, seal) => {
+])("SEC-19: deleting seal %i is found", async (number, seal) => {
   const { verify, tamper } = await setup();
   await tamper(`delete from ${SEAL} where number = ${number}`);
   const { findings } = await verify();
   expect(findings).toMatchObject([{ kind: "seal_missing", seal }]);
 });
 
-test("SEC-19: without an anchor nobody can tell that the last seal is gone; with one it is told", async () => {
+test("SEC-19: a removed last seal is found only with an anchor", async () => {
   const { verify, tamper, head } = await setup();
   expect(await verify({ anchor: head })).toMatchObject({ ok: true });
   expect(await verify({ anchor: head.split(":")[1] ?? "" })).toMatchObject({ ok: true });
@@ -136,14 +136,14 @@ test("SEC-19: without an anchor nobody can tell that the last seal is gone; with
   expect(findings).toMatchObject([{ kind: "anchor_missing", seal: "4" }]);
 });
 
-test("SEC-19: a process that made the last seal notices while it runs that it is gone", async () => {
+test("SEC-19: the process that wrote the last seal notices when it is removed", async () => {
   const { sealer, tamper, observer } = await setup();
   await tamper(`delete from ${SEAL} where number = 4`);
   await sealer.seal();
   expect(observer.of("audit.broken")).toMatchObject([{ kind: "seal_missing", seal: "4" }]);
 });
 
-test("SEC-19: a month that somebody dropped by hand is found", async () => {
+test("SEC-19: a month dropped by hand is found", async () => {
   const { verify, pool } = await setup();
   const { rows } = await pool.query<{ name: string }>(
     `select distinct tableoid::regclass::text as name from ${LOG}`,
@@ -154,12 +154,12 @@ test("SEC-19: a month that somebody dropped by hand is found", async () => {
   expect(findings).toHaveLength(3);
 });
 
-test("an anchor that is none is refused", async () => {
+test("an invalid anchor is refused", async () => {
   const { verify } = await auditHarness();
   await expect(verify({ anchor: "deadbeef" })).rejects.toMatchObject({ code: "OPTIONS_INVALID" });
 });
 
-test("a verification that is ended says that it did not see everything", async () => {
+test("a stopped verification reports that it is not finished", async () => {
   const { verify } = await setup();
   const ending = new AbortController();
   const report = await verify({ signal: ending.signal, onProgress: () => ending.abort() });

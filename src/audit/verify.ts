@@ -1,18 +1,16 @@
 import { rejectUnknownKeys, text } from "../options/index.ts";
-import { explainPostgresError, quoteSchema, type Queryable } from "../storage/index.ts";
-import type { ChainBounds, Seal } from "./chain.ts";
-import { findBounds, ChainJudge, type Bounds } from "./chain-judge.ts";
+import { explainPostgresError, type Queryable, quoteSchema } from "../storage/index.ts";
+import { type Bounds, ChainJudge, findBounds, readRounds, type Round } from "./chain-judge.ts";
+import { type ChainBounds, LAST_ID, type Seal } from "./chain.ts";
 import type { Finding, Link } from "./findings.ts";
-import { readRetention } from "./retention-record.ts";
-import { readRounds, type Round } from "./seal-rounds.ts";
-import { auditStatements, type AuditStatements } from "./statements.ts";
-import { judgeRest, type Rest } from "./verify-rest.ts";
+import { readRetention } from "./retention.ts";
+import { auditStatements, type AuditStatements, type LogName } from "./statements.ts";
 
 export interface VerifyOptions {
-  /** A head that was kept elsewhere, as `audit verify` printed it: it must still be in the chain. */
+  /** A head that `audit verify` printed earlier and that was stored elsewhere. The chain must still contain it. */
   readonly anchor?: string;
   readonly onProgress?: (progress: VerifyProgress) => void;
-  /** Ends it between two seals; the report is then about what was seen. */
+  /** Stops between two rounds of seals. The report then covers the part that was read. */
   readonly signal?: AbortSignal;
 }
 
@@ -26,24 +24,24 @@ export interface VerifyReport {
   readonly ok: boolean;
   readonly seals: number;
   readonly chains: number;
-  /** Rows that were compared with their seals. */
+  /** Number of rows compared with their seals. */
   readonly rows: number;
-  /** Rows of months that were dropped after their retention. Their seals are still in the chain. */
+  /** Number of rows in months dropped after their retention. Their seals are still in the chain. */
   readonly droppedRows: number;
-  /** Rows that wait to be sealed: about these nothing can be said. */
+  /** Rows that are not sealed yet, so that changes of them cannot be detected. */
   readonly unsealed: { readonly count: number; readonly oldest: string | null };
-  /** Number and hash of the last seal. Kept elsewhere, it shows later whether the end of the chain was replaced. */
+  /** Number and hash of the last seal. A copy outside the database later proves that the end was not replaced. */
   readonly head: string | null;
-  /** False when it was ended before its end. */
+  /** False if `signal` stopped the verification. */
   readonly finished: boolean;
-  /** At most 1,000 of them. */
+  /** The first 1,000 findings. */
   readonly findings: readonly Finding[];
   readonly findingCount: number;
 }
 
 const MAX_FINDINGS = 1_000;
 
-/** Recomputes the whole chain from the rows that are there. Changes nothing. */
+/** Recomputes the whole hash chain from the stored rows. Read-only. Throws OPTIONS_INVALID for an invalid anchor. */
 export async function verifyAudit(
   database: Queryable,
   schema: string,
@@ -98,7 +96,9 @@ class Verification {
       finished = false;
       break;
     }
-    const rest = finished ? await judgeRest(this.#database, this.#sql, { first, chains, anchor }) : undefined;
+    const rest = finished
+      ? await judgeUnsealedRows(this.#database, this.#sql, { first, chains, anchor })
+      : undefined;
     this.#addFindings(rest?.findings ?? []);
     if (finished) this.#judgeAnchor();
     return this.#report(link, chains.length, finished, rest);
@@ -130,7 +130,7 @@ class Verification {
         seal: number ?? null,
         text:
           `No seal${number === undefined ? "" : ` ${number}`} has the hash ${hash}: the end of the chain was replaced, ` +
-          "or the anchor is of another database, or of a time before the oldest seal that is kept.",
+          "or the anchor belongs to another database, or is older than the oldest stored seal.",
       },
     ]);
   }
@@ -140,7 +140,7 @@ class Verification {
     this.#findings.push(...findings.slice(0, MAX_FINDINGS - this.#findings.length));
   }
 
-  #report(link: Link, chains: number, finished: boolean, rest: Rest | undefined): VerifyReport {
+  #report(link: Link, chains: number, finished: boolean, rest: UnsealedReport | undefined): VerifyReport {
     return {
       ok: this.#findingCount === 0,
       seals: this.#seals,
@@ -160,4 +160,94 @@ function parseAnchor(given: string): { readonly number: string | undefined; read
   text("audit.verify: anchor", given, { pattern: /^(\d{1,18}:)?[0-9a-fA-F]{64}$/ });
   const [hash = "", number] = given.toLowerCase().split(":").toReversed();
   return { number, hash };
+}
+
+/** Rows that no seal covers. */
+export interface UnsealedReport {
+  readonly unsealed: { readonly count: number; readonly oldest: string | null };
+  readonly findings: readonly Finding[];
+}
+
+interface HeadRow {
+  readonly horizon: string;
+  readonly xid_to: string | null;
+  readonly saga_after: string | null;
+  readonly action_after: string | null;
+  readonly saga_top: string | null;
+  readonly action_top: string | null;
+}
+
+interface UncoveredRows {
+  readonly count: number;
+  readonly oldest: string | null;
+  readonly some: string | null;
+}
+
+/** The stored chain, as far as it was read. */
+export interface VerifiedChain {
+  readonly first: Seal | undefined;
+  readonly chains: readonly ChainBounds[];
+  /** The seal before the first stored one, if older seals were dropped. */
+  readonly anchor: Link;
+}
+
+/** Counts the unsealed rows, and reports rows outside the seals that cannot be legitimate. */
+export async function judgeUnsealedRows(
+  database: Queryable,
+  sql: AuditStatements,
+  seen: VerifiedChain,
+): Promise<UnsealedReport> {
+  const [head] = (await database.run<HeadRow>(sql.head, [null])).rows;
+  const { xid_to: sealedTo, horizon = "0" } = head ?? { xid_to: null };
+  const restored = BigInt(sealedTo ?? "0") > BigInt(horizon);
+  // After a restore, the rows of the next chain; otherwise the rows after the last seal.
+  const params = restored
+    ? ["0", head?.saga_top ?? "0", head?.action_top ?? "0"]
+    : [sealedTo ?? "0", head?.saga_after ?? "0", head?.action_after ?? "0"];
+  const [unsealed] = (await database.run<UncoveredRows>(sql.unsealed, params)).rows;
+  const impossible = restored ? [] : (await database.run<UncoveredRows>(sql.impossible, params)).rows;
+  return {
+    unsealed: { count: unsealed?.count ?? 0, oldest: unsealed?.oldest ?? null },
+    findings: [...impossible.flatMap(reportImpossibleRows), ...(await findRowsBefore(database, sql, seen))],
+  };
+}
+
+function reportImpossibleRows({ count, some }: UncoveredRows): Finding[] {
+  if (count === 0) return [];
+  const names = (some ?? "").replaceAll(/[{}"]/g, "").replaceAll(",", ", ");
+  return [
+    {
+      kind: "row_added",
+      log: null,
+      id: null,
+      seal: null,
+      text: `${count} row(s) have the id of a transaction that never existed, so they would never be sealed: ${names}.`,
+    },
+  ];
+}
+
+/** Finds rows that only dropped seals could have covered. */
+async function findRowsBefore(
+  database: Queryable,
+  sql: AuditStatements,
+  { first, chains, anchor }: VerifiedChain,
+): Promise<Finding[]> {
+  const begins = BigInt(anchor.number) + 1n;
+  if (first === undefined || begins === 1n || BigInt(first.number) !== begins) return [];
+  const next = chains.find(({ chain }) => chain === first.chain + 1);
+  const params = [
+    first.xid_from,
+    first.saga_after,
+    first.action_after,
+    next?.saga_after ?? LAST_ID,
+    next?.action_after ?? LAST_ID,
+  ];
+  const { rows } = await database.run<{ log: LogName; id: string; at: string }>(sql.before, params);
+  return rows.map(({ log, id, at }) => ({
+    kind: "row_added",
+    log,
+    id,
+    seal: null,
+    text: `Row ${id} of the ${log} log (${at}) is older than the first stored seal, but all rows up to there were dropped.`,
+  }));
 }

@@ -1,24 +1,24 @@
+import { errorText } from "../errors/index.ts";
 import { Loop, random, type Service, systemClock } from "../runtime/index.ts";
 import { type Database, explainPostgresError, type Queryable, quoteSchema } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import { ChainJudge, findBounds } from "./chain-judge.ts";
+import { ChainJudge, findBounds, isSameRange, readRounds } from "./chain-judge.ts";
 import type { ChainBounds, Seal } from "./chain.ts";
 import type { Finding, Link } from "./findings.ts";
-import { readRetention, type Retention } from "./retention-record.ts";
-import { isSameRange, readRounds } from "./seal-rounds.ts";
+import { readRetention, type Retention } from "./retention.ts";
 import { auditStatements, type AuditStatements } from "./statements.ts";
-import { judgeRest } from "./verify-rest.ts";
+import { judgeUnsealedRows } from "./verify.ts";
 
 export interface AuditWatchOptions {
   readonly database: Database;
   readonly schema: string;
   readonly observer: Observer;
   readonly everyMs: number;
-  /** About how many rows one look compares. Default 5,000. */
+  /** Approximate number of rows that one check compares. Default 5,000. */
   readonly rows?: number;
-  /** How many seals one look takes at most, where they cover few rows. Default 250. */
+  /** Upper bound for the seals that one check reads. Default 250. */
   readonly seals?: number;
-  /** Where in the chain the first look begins, from 0 to 1. */
+  /** Returns the position in the chain where the first check starts, from 0 to 1. Default: random. */
   readonly begin?: () => number;
 }
 
@@ -26,8 +26,9 @@ const ROWS = 5_000;
 const SEALS = 250;
 
 /**
- * Compares the sealed log with its seals all the time, a bounded piece at a time, round after round. Each process begins
- * somewhere else, so that many of them are through sooner, and one that is started anew every day still sees all of it.
+ * Verifies the sealed log continuously, one bounded section per interval, and starts over at the end of the chain. Each
+ * process starts at a random position, so that several processes cover the chain sooner, and a process that is restarted
+ * every day still covers all of it.
  */
 export class AuditWatch implements Service {
   readonly #options: AuditWatchOptions;
@@ -57,12 +58,12 @@ export class AuditWatch implements Service {
     return this.#loop.stop();
   }
 
-  /** Compares the next piece. Resolves with what is not as it was sealed. */
+  /** Verifies the next section and resolves with its findings. */
   async verifyNext(signal?: AbortSignal): Promise<readonly Finding[]> {
     const startedMs = systemClock.monotonicMs();
     const piece = await this.#verifyPiece(signal);
     const findings = piece.findings.length === 0 ? [] : await this.#confirmFindings(piece, signal);
-    // What was left in the middle is looked at again.
+    // An interrupted section is verified again next time.
     if (signal?.aborted === true) return [];
     this.#position = piece.next;
     this.#report(findings);
@@ -73,7 +74,8 @@ export class AuditWatch implements Service {
     return findings;
   }
 
-  // Months may be dropped, and a chain begun, while we read. Damage stays; so only what is seen twice is damage.
+  // A month may be dropped, or a chain started, during the check. Real damage is permanent, so only findings that a second
+  // check repeats are reported.
   async #confirmFindings({ findings }: Piece, signal: AbortSignal | undefined): Promise<readonly Finding[]> {
     const seen = new Set((await this.#verifyPiece(signal)).findings.map(({ text }) => text));
     return findings.filter(({ text }) => seen.has(text));
@@ -81,10 +83,10 @@ export class AuditWatch implements Service {
 
   #verifyPiece(signal: AbortSignal | undefined): Promise<Piece> {
     const { database, schema, rows = ROWS, seals = SEALS } = this.#options;
-    return verifyPiece(database, schema, { place: this.#position, rows, seals, signal });
+    return verifyPiece(database, schema, { position: this.#position, rows, seals, signal });
   }
 
-  // The same damage is told once, not round after round; and of much damage of one kind the first.
+  // Emits each finding once per process, and only the first of many findings of one kind.
   #report(findings: readonly Finding[]): void {
     const fresh = findings.filter(({ text }) => !this.#reported.has(text));
     for (const { text } of fresh) this.#reported.add(text);
@@ -99,19 +101,22 @@ export class AuditWatch implements Service {
   #reportError(error: unknown): void {
     const { observer, schema } = this.#options;
     const explained = explainPostgresError(error, quoteSchema(schema));
-    const told = explained instanceof Error ? explained.message : String(explained);
-    observer.emit("storage.failed", { doing: "verifying the audit log", error: told, retryInMs: 1_000 });
+    observer.emit("storage.failed", {
+      doing: "verifying the audit log",
+      error: errorText(explained),
+      retryInMs: 1_000,
+    });
   }
 }
 
-/** Behind which seal a piece begins, or how far along the chain where none is known yet. */
+/** The seal after which a section starts, or the share of the chain before it if no seal is known yet. */
 type ChainPosition = { readonly link: Link } | { readonly share: number };
 
 const chainStart: ChainPosition = { share: 0 };
 
 interface PieceRequest {
-  readonly place: ChainPosition;
-  /** The piece ends with the round in which it has as many. */
+  readonly position: ChainPosition;
+  /** The section ends with the round that reaches this number of rows or seals. */
   readonly rows: number;
   readonly seals: number;
   readonly signal: AbortSignal | undefined;
@@ -122,17 +127,17 @@ interface Piece {
   readonly seals: number;
   readonly findings: readonly Finding[];
   readonly next: ChainPosition;
-  /** It reached the end of the chain: the next one begins at its beginning. */
+  /** True if the section reached the end of the chain, so that the next one starts at the beginning. */
   readonly wrapped: boolean;
 }
 
-/** Compares a piece of the chain with the rows that are there. Changes nothing. */
+/** Compares a section of the chain with the stored rows. Read-only. */
 async function verifyPiece(database: Queryable, schema: string, wanted: PieceRequest): Promise<Piece> {
   const quoted = quoteSchema(schema);
   const sql = auditStatements(quoted);
   const retention = await readRetention(database, sql, quoted);
   const { rows: chains } = await database.run<ChainBounds>(sql.chains);
-  const start = await findStart(database, sql, wanted.place, retention.anchor);
+  const start = await findStart(database, sql, wanted.position, retention.anchor);
   const judge = new ChainJudge(database, sql, quoted);
   const findings: Finding[] = [];
   let [link, rows, seals] = [start.link, 0, 0];
@@ -140,7 +145,7 @@ async function verifyPiece(database: Queryable, schema: string, wanted: PieceReq
     const [one] = round.seals;
     const last = round.seals.at(-1);
     if (one === undefined || last === undefined) continue;
-    // Where we begin in the middle of a round, its rows belong to seals that we have not read.
+    // When the section starts inside a round, the rows of that round also belong to seals that were not read.
     if (start.seal !== undefined && isSameRange(start.seal, one)) {
       link = last;
       continue;
@@ -153,39 +158,39 @@ async function verifyPiece(database: Queryable, schema: string, wanted: PieceReq
     if (rows >= wanted.rows || seals >= wanted.seals || wanted.signal?.aborted === true)
       return { rows, seals, findings, next: { link }, wrapped: false };
   }
-  findings.push(...retention.findings, ...(await verifyRest(database, sql, chains, retention)));
+  findings.push(...retention.findings, ...(await verifyUnsealedRows(database, sql, chains, retention)));
   return { rows, seals, findings, next: chainStart, wrapped: true };
 }
 
 interface Start {
   readonly link: Link;
-  /** Where it is not the beginning of a round. */
+  /** The seal before the start, if it may be inside a round. */
   readonly seal?: Seal;
 }
 
 async function findStart(
   database: Queryable,
   sql: AuditStatements,
-  place: ChainPosition,
+  position: ChainPosition,
   anchor: Link,
 ): Promise<Start> {
-  if ("link" in place)
-    return { link: BigInt(place.link.number) < BigInt(anchor.number) ? anchor : place.link };
-  if (place.share === 0) return { link: anchor };
+  if ("link" in position)
+    return { link: BigInt(position.link.number) < BigInt(anchor.number) ? anchor : position.link };
+  if (position.share === 0) return { link: anchor };
   const [head] = (await database.run<{ number: string | null }>(sql.head, [null])).rows;
   const kept = Number(BigInt(head?.number ?? anchor.number) - BigInt(anchor.number));
-  const before = BigInt(anchor.number) + BigInt(Math.floor(Math.max(0, kept) * place.share));
+  const before = BigInt(anchor.number) + BigInt(Math.floor(Math.max(0, kept) * position.share));
   if (before === BigInt(anchor.number)) return { link: anchor };
   const [seal] = (await database.run<Seal>(sql.seals, [(before - 1n).toString(), 1])).rows;
   return seal === undefined ? { link: anchor } : { link: seal, seal };
 }
 
-async function verifyRest(
+async function verifyUnsealedRows(
   database: Queryable,
   sql: AuditStatements,
   chains: readonly ChainBounds[],
   { anchor }: Retention,
 ): Promise<readonly Finding[]> {
   const [first] = (await database.run<Seal>(sql.seals, ["0", 1])).rows;
-  return (await judgeRest(database, sql, { first, chains, anchor })).findings;
+  return (await judgeUnsealedRows(database, sql, { first, chains, anchor })).findings;
 }

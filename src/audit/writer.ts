@@ -4,10 +4,10 @@ import { quoteSchema, sqlState, toArrayLiteral, type Queryable } from "../storag
 import type { AuditEntry, AuditOutcome } from "./entry.ts";
 import { auditStatements } from "./statements.ts";
 
-/** What was so before and afterwards, where it is known only once the work is done. */
+/** Parts of an entry that are known only after the action. */
 export type Details = Partial<Pick<AuditEntry, "before" | "after" | "traceId" | "target">>;
 
-/** Writes what was decided, in the transaction of the deed itself. */
+/** Writes entries of the action log, in the transaction of the action. */
 export class AuditWriter {
   readonly #sql: ReturnType<typeof auditStatements>;
 
@@ -15,12 +15,12 @@ export class AuditWriter {
     this.#sql = auditStatements(quoteSchema(schema));
   }
 
-  /** Inside the transaction that does it: the line is there if and only if it was done. */
+  /** Records an action in its own transaction, so that the entry exists if and only if the action committed. */
   async recordDone(tx: Queryable, entry: AuditEntry): Promise<void> {
     await this.#write(tx, entry, "done", null);
   }
 
-  /** The same for many things that are done in one transaction, in one statement. */
+  /** Records many actions of one transaction with one statement. */
   async recordAllDone(tx: Queryable, entries: readonly AuditEntry[]): Promise<void> {
     if (entries.length === 0) return;
     const lines = entries.map(toColumns);
@@ -28,14 +28,14 @@ export class AuditWriter {
     await tx.run(this.#sql.writeAll, [0, 1, 2, 3, 4, 5, 6, 7].map(column));
   }
 
-  /** What was asked for and did not happen, outside the transaction that was rolled back. */
+  /** Records a refused or failed action, outside the transaction that was rolled back. */
   async recordFailure(database: Queryable, entry: AuditEntry, error: unknown): Promise<void> {
     await this.#write(database, entry, isRefusal(error) ? "refused" : "failed", errorCode(error));
   }
 
   /**
-   * Does `work`, which calls `note` inside its own transaction. When it throws, that it was tried is written all the
-   * same; if even that is impossible, the reason is the one that `work` had, and that is thrown.
+   * Runs `work`, which must call `note` inside its transaction. If `work` throws, the attempt is recorded as well, and
+   * the error is thrown, also if the attempt could not be recorded.
    */
   async runAudited<T>(
     database: Queryable,
@@ -81,7 +81,7 @@ function jsonText(value: Json | undefined): string | null {
   return value === undefined ? null : encodeJson(value);
 }
 
-// An id that somebody made up may hold what PostgreSQL cannot store; that it was tried must be written all the same.
-function storable(text: string, most: number): string {
-  return Buffer.from(text.slice(0, most)).toString().replaceAll("\0", "\uFFFD");
+// An invalid id from a caller may contain characters that PostgreSQL cannot store; the attempt must still be recorded.
+function storable(text: string, maxLength: number): string {
+  return Buffer.from(text.slice(0, maxLength)).toString().replaceAll("\0", "\uFFFD");
 }

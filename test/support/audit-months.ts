@@ -1,5 +1,5 @@
 import { maintainMonths } from "../../src/audit/index.ts";
-import { sealRound } from "../../src/audit/seal-round.ts";
+import { sealRound } from "../../src/audit/sealer.ts";
 import { auditStatements } from "../../src/audit/statements.ts";
 import { defineStatement } from "../../src/storage/index.ts";
 import { auditHarness, type AuditHarnessOptions } from "./audit.ts";
@@ -9,8 +9,8 @@ const MONTHS = ["2025-01-01", "2025-02-01", "2025-03-01"];
 
 /** Three months of long ago, each with four lines of a saga and one action, sealed at their end. */
 export async function auditMonths(options: AuditHarnessOptions = {}) {
-  const house = await auditHarness(options);
-  const { pool, database } = house;
+  const harness = await auditHarness(options);
+  const { pool, database } = harness;
   for (const month of MONTHS) {
     for (const table of ["saga_audit_log", "audit_log", "audit_seal"]) {
       await pool.query(
@@ -26,7 +26,7 @@ export async function auditMonths(options: AuditHarnessOptions = {}) {
       `insert into sagabox.audit_log (at, actor, action, target_kind, outcome)
        values ('${month} 12:00Z', 'ada', 'test.done', 'test', 'done')`,
     );
-    await house.final();
+    await harness.final();
     const sql = auditStatements('"sagabox"');
     const then = sql.head.text.replace("clock_timestamp()", `timestamptz '${month} 13:00Z'`);
     const tx = await database.begin();
@@ -40,6 +40,6 @@ export async function auditMonths(options: AuditHarnessOptions = {}) {
     return rows.map(({ name }) => name);
   };
   const tidy = () =>
-    maintainMonths(database, "sagabox", { retentionMs: 400 * DAY_MS, observer: house.observer });
-  return { ...house, partitions, tidy };
+    maintainMonths(database, "sagabox", { retentionMs: 400 * DAY_MS, observer: harness.observer });
+  return { ...harness, partitions, tidy };
 }

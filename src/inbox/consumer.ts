@@ -1,5 +1,5 @@
 import { isSagaboxError } from "../errors/index.ts";
-import { after, random, type Service } from "../runtime/index.ts";
+import { after, backoffMs, type Service } from "../runtime/index.ts";
 import { isLocalTransport, type Transport } from "../transport/index.ts";
 import { Consuming } from "./consuming.ts";
 import type { CrashLedger, Lease } from "./crash-ledger.ts";
@@ -86,7 +86,7 @@ export class Consumer implements Service {
   // A broker that is down keeps nothing else from starting.
   #tryAgain(current: Consuming, error: Error, failures = 1): void {
     const { engine, transport } = this.#parts;
-    const retryInMs = Math.min(15_000, 250 * 2 ** failures) * (0.5 + random() / 2);
+    const retryInMs = backoffMs({ firstMs: 500, maxMs: 15_000 }, failures);
     engine.observer.emit("transport.unreachable", {
       transport: transport.name,
       doing: `subscribing ${this.name}`,

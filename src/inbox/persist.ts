@@ -1,13 +1,12 @@
 import { errorText } from "../errors/index.ts";
-import { random, sleep, withJitter } from "../runtime/index.ts";
+import { retryWithBackoff } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 
-const FIRST_WAIT_MS = 50;
-const MAX_WAIT_MS = 5_000;
+const BACKOFF = { firstMs: 50, maxMs: 5_000 };
 
 /**
- * Does what must be done in the end, however long the database or the broker is away: tries again after growing
- * waits. False when `signal` said that it is somebody else's business now.
+ * Runs `action` until it succeeds, however long the database or broker is unavailable. Returns false if `signal`
+ * aborted first.
  */
 export async function persist(
   observer: Observer,
@@ -15,16 +14,12 @@ export async function persist(
   signal: AbortSignal,
   action: () => Promise<unknown> | undefined,
 ): Promise<boolean> {
-  for (let failures = 0; !signal.aborted; failures++) {
-    try {
-      await action();
-      return true;
-    } catch (error) {
-      const waitMs = Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(failures, 20));
-      const retryInMs = Math.round(withJitter(waitMs, 0.3, random));
-      observer.emit("storage.failed", { doing, error: errorText(error).slice(0, 500), retryInMs });
-      await sleep(retryInMs, signal);
-    }
-  }
-  return false;
+  if (signal.aborted) return false;
+  const done = await retryWithBackoff(async () => [await action()], {
+    backoff: BACKOFF,
+    signal,
+    onFailure: ({ error, retryInMs }) =>
+      observer.emit("storage.failed", { doing, error: errorText(error).slice(0, 500), retryInMs }),
+  });
+  return done !== undefined;
 }

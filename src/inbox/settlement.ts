@@ -2,7 +2,7 @@ import { burialParams, type DeadLetterReason, describeFailure } from "../dead-le
 import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { type Message, readReplyTopic } from "../message/index.ts";
 import { classifyFailure } from "../retry/index.ts";
-import { sleep } from "../runtime/index.ts";
+import { retryWithBackoff } from "../runtime/index.ts";
 import type { CommitStatement } from "../storage/index.ts";
 import type { SpanAttributes, TelemetryContext } from "../telemetry/index.ts";
 import type { DeadLetterNote, Delivery } from "../transport/index.ts";
@@ -20,6 +20,7 @@ export type Fate = "done" | "again" | "lost";
 
 const SETTLE_MS = 30_000;
 const MAX_COPY_TRIES = 5;
+const COPY_BACKOFF = { firstMs: 200, maxMs: 5_000 };
 const NOTHING = Promise.resolve();
 
 /** How a delivery ends that was not handled. */
@@ -169,22 +170,26 @@ export class Settlement {
   // A place that takes no letters must not hold up those who are alive.
   async #copyToBroker(held: InFlightDelivery, note: DeadLetterNote): Promise<Fate> {
     const { delivery } = held;
-    for (let tries = 1; tries <= MAX_COPY_TRIES; tries++) {
-      if (delivery.signal.aborted || this.#givenUp.aborted) return "lost";
-      try {
-        await delivery.deadLetter?.(note);
-        return "done";
-      } catch (error) {
-        const retryInMs = 100 * 2 ** tries;
+    const isLost = (): boolean => delivery.signal.aborted || this.#givenUp.aborted;
+    const copy = async (): Promise<Fate> => {
+      if (isLost()) return "lost";
+      await delivery.deadLetter?.(note);
+      return "done";
+    };
+    const fate = await retryWithBackoff(copy, {
+      backoff: COPY_BACKOFF,
+      maxTries: MAX_COPY_TRIES,
+      signal: this.#givenUp,
+      onFailure: ({ error, retryInMs }) =>
         this.#engine.observer.emit("transport.unreachable", {
           transport: delivery.message.topic,
           doing: `showing dead letter ${delivery.message.id} at the broker`,
           error: errorText(error).slice(0, 500),
           retryInMs,
-        });
-        await sleep(retryInMs, this.#givenUp);
-      }
-    }
+        }),
+    });
+    if (fate !== undefined) return fate;
+    if (isLost()) return "lost";
     return delivery.ackWith === undefined ? this.ack(held) : "done";
   }
 

@@ -394,8 +394,8 @@ class Membership {
     const { run, sql, scope, worker, leaseMs, hasSession, clock } = this.#options;
     const id = `${worker}/${randomToken().slice(0, 12)}`;
     const askedAtMs = clock.monotonicMs();
-    const { name, place } = thisProcess;
-    await run(sql.join, [id, scope, worker, leaseMs, name, hasSession, place]);
+    const { name, location } = thisProcess;
+    await run(sql.join, [id, scope, worker, leaseMs, name, hasSession, location]);
     this.#id = id;
     this.#extendFrom(askedAtMs);
   }

@@ -1,6 +1,6 @@
 import { createHmac } from "node:crypto";
 import { errorText } from "../errors/index.ts";
-import { random, sleep, systemClock, withDeadline, withJitter } from "../runtime/index.ts";
+import { retryWithBackoff, systemClock, withDeadline } from "../runtime/index.ts";
 import type { Observer, TelemetryContext, TelemetryEvents, TelemetryName } from "../telemetry/index.ts";
 import { type DeadLetterNotice, toNotice } from "./dead-letter-notice.ts";
 import type { NoticeSettings, WebhookSettings } from "./options.ts";
@@ -186,20 +186,26 @@ export class NoticeQueue {
 
   async #deliverWithRetries(notice: DeadLetterNotice): Promise<void> {
     const { via, observer, attempts, firstWaitMs = 1_000 } = this.#options;
-    for (let attempt = 1; ; attempt++) {
+    let [attempt, error] = [0, ""];
+    const deliver = async (): Promise<"sent" | "refused"> => {
       try {
+        attempt += 1;
         await this.#deliver(notice);
-        return observer.emit("notice.sent", { via, id: notice.messageId });
+        return "sent";
       } catch (thrown) {
-        const over = attempt >= attempts || thrown instanceof PermanentNoticeError;
-        const waitMs = withJitter(Math.min(MAX_WAIT_MS, firstWaitMs * 2 ** (attempt - 1)), 0.3, random);
-        if (over || !(await sleep(waitMs, this.#closing.signal))) {
-          const error = errorText(thrown).slice(0, 500);
-          this.#missed += 1;
-          return observer.emit("notice.failed", { via, id: notice.messageId, attempt, error });
-        }
+        error = errorText(thrown).slice(0, 500);
+        if (thrown instanceof PermanentNoticeError) return "refused";
+        throw thrown;
       }
-    }
+    };
+    const outcome = await retryWithBackoff(deliver, {
+      backoff: { firstMs: firstWaitMs, maxMs: MAX_WAIT_MS },
+      maxTries: attempts,
+      signal: this.#closing.signal,
+    });
+    if (outcome === "sent") return observer.emit("notice.sent", { via, id: notice.messageId });
+    this.#missed += 1;
+    observer.emit("notice.failed", { via, id: notice.messageId, attempt, error });
   }
 
   async #deliver(notice: DeadLetterNotice): Promise<void> {

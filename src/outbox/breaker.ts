@@ -1,3 +1,5 @@
+import { backoffMs } from "../runtime/index.ts";
+
 /**
  * Circuit breaker of a destination. `closed`: messages are sent. After as many failed batches in a row as the
  * settings allow it is `open`: nothing is sent, and the waiting messages use up no attempts. After the
@@ -87,14 +89,9 @@ export function recordFailure(
   const failures = breaker.failures + 1;
   const opens = breaker.kind !== "closed" || failures >= settings.failures;
   const trips = opens ? breaker.trips + 1 : 0;
-  const bound = opens
-    ? doubleDelayMs(settings.cooldownMs, trips, settings.maxCooldownMs)
-    : doubleDelayMs(FIRST_REST_MS, failures, settings.cooldownMs);
-  // Random within the second half, so that many processes do not retry together.
-  const untilMs = nowMs + Math.ceil(bound / 2 + (bound / 2) * random());
+  const waitMs = opens
+    ? backoffMs({ firstMs: settings.cooldownMs, maxMs: settings.maxCooldownMs }, trips, random)
+    : backoffMs({ firstMs: FIRST_REST_MS, maxMs: settings.cooldownMs }, failures, random);
+  const untilMs = nowMs + Math.ceil(waitMs);
   return { kind: opens ? "open" : "closed", failures, trips, untilMs, trial: false };
-}
-
-function doubleDelayMs(firstMs: number, times: number, maxMs: number): number {
-  return Math.min(maxMs, firstMs * 2 ** Math.min(times - 1, 30));
 }

@@ -1,4 +1,11 @@
-import { after, type Clock, random as systemRandom, systemClock, withDeadline } from "../runtime/index.ts";
+import {
+  after,
+  backoffMs,
+  type Clock,
+  random as systemRandom,
+  systemClock,
+  withDeadline,
+} from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import {
   type Admittance,
@@ -163,7 +170,8 @@ export class Destinations {
    */
   suspectDelayMs(messageId: string): number {
     const { cooldownMs, maxCooldownMs } = this.#options.breaker;
-    return Math.min(maxCooldownMs, cooldownMs * 2 ** Math.min(this.suspects.failureCount(messageId), 20));
+    const backoff = { firstMs: cooldownMs, maxMs: maxCooldownMs, jitter: 0 };
+    return backoffMs(backoff, this.suspects.failureCount(messageId) + 1);
   }
 
   /** Returns true if the broker has answered for another message of the topic since this one failed last. */

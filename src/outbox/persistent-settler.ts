@@ -1,5 +1,5 @@
 import type { LaneOwnership, LaneRow } from "../lanes/index.ts";
-import { random, sleep } from "../runtime/index.ts";
+import { retryWithBackoff } from "../runtime/index.ts";
 import type { Observer, TelemetryContext } from "../telemetry/index.ts";
 import { countByType, type DeadRow, type FailedRow, type SettledRows, type Settler } from "./settler.ts";
 import { printableErrorText } from "./failures.ts";
@@ -58,26 +58,17 @@ export class PersistentSettler {
   }
 
   /** Emits `storage.failed`. */
-  reportFailure(doing: string, error: unknown): void {
-    this.#observer.emit("storage.failed", {
-      doing,
-      error: printableErrorText(error),
-      retryInMs: 100,
-    });
+  reportFailure(doing: string, error: unknown, retryInMs = 100): void {
+    this.#observer.emit("storage.failed", { doing, error: printableErrorText(error), retryInMs });
   }
 
   // A sent row must be settled. Retries stop only when the lanes are lost: their new owner sends the rows
   // again.
-  async #retryUntilLost<T>(doing: string, work: () => Promise<T>): Promise<T | undefined> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await work();
-      } catch (error) {
-        this.reportFailure(doing, error);
-        await sleep(Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)) * (0.5 + random() / 2));
-        if (this.#ownership.size === 0 && this.#ownership.remainingMs() <= 0) return undefined;
-      }
-    }
+  #retryUntilLost<T>(doing: string, work: () => Promise<T>): Promise<T | undefined> {
+    return retryWithBackoff(work, {
+      shouldContinue: () => this.#ownership.size > 0 || this.#ownership.remainingMs() > 0,
+      onFailure: ({ error, retryInMs }) => this.reportFailure(doing, error, retryInMs),
+    });
   }
 }
 

@@ -1,6 +1,6 @@
 import { errorText } from "../errors/index.ts";
 import { type Message, streamFor } from "../message/index.ts";
-import { random, sleep } from "../runtime/index.ts";
+import { retryWithBackoff } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type {
   BrokerTopology,
@@ -301,19 +301,13 @@ export class KeyGate {
     await Promise.allSettled(ours.map((delivery) => delivery.ack()));
   }
 
-  async #retryUntilClosed<T>(doing: string, work: () => Promise<T>): Promise<T | undefined> {
+  #retryUntilClosed<T>(doing: string, work: () => Promise<T>): Promise<T | undefined> {
     // A closing gate still tries once, so that a failure reported during the stop is stored.
-    for (let attempt = 1; attempt === 1 || !this.closing; attempt++) {
-      try {
-        return await work();
-      } catch (error) {
-        const retryInMs = Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)) * (0.5 + random() / 2);
-        const text = errorText(error);
-        this.#options.observer.emit("storage.failed", { doing, error: text, retryInMs });
-        await sleep(retryInMs);
-      }
-    }
-    return undefined;
+    return retryWithBackoff(work, {
+      shouldContinue: () => !this.closing,
+      onFailure: ({ error, retryInMs }) =>
+        this.#options.observer.emit("storage.failed", { doing, error: errorText(error), retryInMs }),
+    });
   }
 
   #stateFor(stream: string, topic: string, key: string): KeyState {

@@ -1,4 +1,5 @@
 import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
+import { backoffMs } from "../runtime/index.ts";
 
 /** Checked settings of a retry policy. */
 export interface RetryPolicy {
@@ -58,9 +59,6 @@ export function retryPolicy(where: string, options: RetryOptions, defaults: Retr
  * jitter"), so that messages that failed together are not retried together.
  */
 export function retryDelay(policy: RetryPolicy, attempt: number, random: () => number): number {
-  const bound = Math.min(
-    policy.maxDelayMs,
-    policy.firstDelayMs * policy.factor ** (Math.max(attempt, 1) - 1),
-  );
-  return Math.floor(random() * (bound + 1));
+  const { firstDelayMs: firstMs, maxDelayMs: maxMs, factor } = policy;
+  return Math.round(backoffMs({ firstMs, maxMs, factor, jitter: 1 }, attempt, random));
 }

@@ -1,15 +1,28 @@
-// Clock, randomness, timers, and the start/stop contract of every loop. No other room reads a clock, draws a
-// random number or sets a timer, so a test or a simulation can replace all three. This room imports no other
+// Clock, randomness, timers, retries, and the start/stop contract of every loop. No other room reads a clock, draws
+// a random number or sets a timer, so a test or a simulation can replace all three. This room imports no other
 // room.
-export { systemClock, type Clock } from "./clock.ts";
-export { withDeadline } from "./deadline.ts";
+export { backoffMs, retryWithBackoff, type Backoff, type FailedTry, type RetryLimits } from "./backoff.ts";
 export { Loop, type LoopOptions } from "./loop.ts";
-export { ProcessWatch, type ProcessFigures } from "./process-figures.ts";
+export { hasEnded, locateProcess, ProcessWatch, thisProcess, type ProcessFigures } from "./process.ts";
 export { random, randomBytes, randomToken } from "./random.ts";
-export type { Service } from "./service.ts";
-export { silentSignals, type Signals } from "./signal.ts";
-export { sleep, withJitter } from "./sleep.ts";
-export { Supervisor, type SupervisedService, type SupervisorOptions } from "./supervisor.ts";
-export { hasEnded, locateProcess, thisProcess } from "./this-process.ts";
-export { TestSignals, type WaitForSignal } from "./test-signal.ts";
-export { after, every, yieldToEventLoop, type CancelTimer, type TimerOptions } from "./timers.ts";
+export {
+  PeriodicService,
+  Supervisor,
+  type FailedRound,
+  type PeriodicOptions,
+  type Service,
+  type SupervisedService,
+  type SupervisorOptions,
+} from "./service.ts";
+export { silentSignals, TestSignals, type Signals, type WaitForSignal } from "./signals.ts";
+export {
+  after,
+  every,
+  sleep,
+  systemClock,
+  withDeadline,
+  yieldToEventLoop,
+  type CancelTimer,
+  type Clock,
+  type TimerOptions,
+} from "./time.ts";

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Loop } from "./loop.ts";
+import { PeriodicService, type FailedRound } from "./service.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -148,4 +149,56 @@ test("a stopped loop can be started again, even before the stop has finished", a
   expect(loop.running).toBe(true);
   expect(steps()).toBe(2);
   await loop.stop();
+});
+
+class Counter extends PeriodicService {
+  rounds = 0;
+  readonly failures: FailedRound[] = [];
+  readonly #waits: readonly (number | Error)[];
+
+  constructor(waits: readonly (number | Error)[]) {
+    super({ everyMs: 1_000, backoff: { firstMs: 100, maxMs: 100 } });
+    this.#waits = waits;
+  }
+
+  protected override async runRound(): Promise<number | void> {
+    const wait = this.#waits[this.rounds++];
+    if (wait instanceof Error) throw wait;
+    return wait;
+  }
+
+  protected override onFailure(failure: FailedRound): void {
+    this.failures.push(failure);
+  }
+}
+
+test("a periodic service runs a round at the start and after each interval, until it is stopped", async () => {
+  const service = new Counter([]);
+  await service.start();
+  await vi.advanceTimersByTimeAsync(2_500);
+  expect(service.rounds).toBe(3);
+  await service.stop();
+  expect([service.running, vi.getTimerCount()]).toEqual([false, 0]);
+});
+
+test("a round may ask for another wait, which wake() ends", async () => {
+  const service = new Counter([50, Infinity]);
+  await service.start();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(service.rounds).toBe(2);
+  service.wake();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(service.rounds).toBe(3);
+  await service.stop();
+});
+
+test("a failed round is reported with its wait and tried again", async () => {
+  const error = new Error("no database");
+  const service = new Counter([error, error]);
+  await service.start();
+  await vi.advanceTimersByTimeAsync(200);
+  expect(service.rounds).toBe(3);
+  expect(service.failures.map(({ failuresInARow }) => failuresInARow)).toEqual([1, 2]);
+  expect(service.failures.every(({ retryInMs }) => retryInMs >= 80 && retryInMs <= 100)).toBe(true);
+  await service.stop();
 });

@@ -1,7 +1,6 @@
-import { random } from "./random.ts";
+import { backoffMs } from "./backoff.ts";
 import type { Service } from "./service.ts";
-import { sleep, withJitter } from "./sleep.ts";
-import { after, yieldToEventLoop } from "./timers.ts";
+import { after, sleep, yieldToEventLoop } from "./time.ts";
 
 export interface LoopOptions {
   /**
@@ -9,11 +8,14 @@ export interface LoopOptions {
    * Infinity waits for `wake()`. The signal aborts when the loop is asked to stop.
    */
   readonly step: (signal: AbortSignal) => Promise<number>;
-  /** Called after each failed round, with the number of failures in a row. Errors it throws are ignored. */
-  readonly onError?: (error: unknown, failuresInARow: number) => void;
-  /** The wait after a first failure, in milliseconds. Default 100. */
+  /**
+   * Called after each failed round, with the number of failures in a row and the wait before the next round in
+   * milliseconds. Errors it throws are ignored.
+   */
+  readonly onError?: (error: unknown, failuresInARow: number, retryInMs: number) => void;
+  /** Upper bound of the wait after a first failure, in milliseconds. Default 100. */
   readonly backoffMs?: number;
-  /** The longest wait after repeated failures, in milliseconds. Default 10 000. */
+  /** Upper bound of the wait after repeated failures, in milliseconds. Default 10 000. */
   readonly maxBackoffMs?: number;
 }
 
@@ -72,8 +74,9 @@ export class Loop implements Service {
         // A step that throws the abort reason has stopped on request, which is not a failure.
         if (stopping.aborted && error === stopping.reason) return;
         failures += 1;
-        this.#report(error, failures);
-        await sleep(this.#backoff(failures), stopping);
+        const retryInMs = this.#waitAfter(failures);
+        this.#report(error, failures, retryInMs);
+        await sleep(retryInMs, stopping);
       }
     }
   }
@@ -93,14 +96,14 @@ export class Loop implements Service {
     this.#endWait = undefined;
   }
 
-  #backoff(failures: number): number {
-    const { backoffMs = 100, maxBackoffMs = 10_000 } = this.#options;
-    return withJitter(Math.min(maxBackoffMs, backoffMs * 2 ** Math.min(failures - 1, 30)), 0.2, random);
+  #waitAfter(failures: number): number {
+    const { backoffMs: firstMs = 100, maxBackoffMs: maxMs = 10_000 } = this.#options;
+    return Math.round(backoffMs({ firstMs, maxMs, jitter: 0.2 }, failures));
   }
 
-  #report(error: unknown, failures: number): void {
+  #report(error: unknown, failures: number, retryInMs: number): void {
     try {
-      this.#options.onError?.(error, failures);
+      this.#options.onError?.(error, failures, retryInMs);
     } catch {
       // A failing error hook must not end the loop.
     }

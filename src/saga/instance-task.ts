@@ -1,5 +1,12 @@
 import { isSagaboxError } from "../errors/index.ts";
-import { after, sleep, systemClock, type CancelTimer } from "../runtime/index.ts";
+import {
+  after,
+  backoffMs,
+  retryWithBackoff,
+  sleep,
+  systemClock,
+  type CancelTimer,
+} from "../runtime/index.ts";
 import { storableErrorText } from "./begin.ts";
 import type { Decision } from "./decision.ts";
 import type { WorkOutcome } from "./input.ts";
@@ -17,8 +24,7 @@ interface TaskParts extends HandleParts {
   readonly mail: boolean;
 }
 
-const FIRST_WAIT_MS = 20;
-const MAX_WAIT_MS = 5_000;
+const BACKOFF = { firstMs: 20, maxMs: 5_000 };
 const LATE_TRIES = 8;
 const LOOK_EVERY_MS = 1_000;
 
@@ -217,13 +223,10 @@ export class InstanceTask {
   // Nobody may have the instance any more, or somebody else: whoever has it next finds this.
   async #reportLate(work: LocalWork, outcome: WorkOutcome): Promise<void> {
     if (outcome.kind !== "done") return;
-    for (let tries = 1; tries <= LATE_TRIES; tries++) {
-      try {
-        return await this.#handle.reportLate(work, outcome);
-      } catch {
-        await sleep(FIRST_WAIT_MS * 2 ** tries);
-      }
-    }
+    await retryWithBackoff(() => this.#handle.reportLate(work, outcome), {
+      backoff: BACKOFF,
+      maxTries: LATE_TRIES,
+    });
   }
 
   // If nothing is left to be done here afterwards, the claim is given back in the same statement.
@@ -289,7 +292,7 @@ export class InstanceTask {
       await this.#handle.release().catch(() => undefined); // whoever looks at it next sees why
       return this.lose(error);
     }
-    const retryInMs = Math.min(MAX_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(this.#failures++, 10));
+    const retryInMs = Math.round(backoffMs(BACKOFF, ++this.#failures));
     if (!isSagaboxError(error, "SAGA_CONFLICT")) {
       const { type, id, traceparent } = this.#handle.instance;
       const told = { type, id, error: storableErrorText(error).slice(0, 500), retryInMs };

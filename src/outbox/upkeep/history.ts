@@ -1,4 +1,4 @@
-import { Loop, random, type Service, sleep, withJitter } from "../../runtime/index.ts";
+import { Loop, retryWithBackoff, type Service, sleep } from "../../runtime/index.ts";
 import {
   type Database,
   explainPostgresError,
@@ -157,6 +157,7 @@ const MAX_ROUNDS = 100;
 const ID_BATCH_SIZE = 1_000;
 
 const IN_USE: readonly string[] = [SQLSTATE.lockNotAvailable, SQLSTATE.deadlockDetected];
+const IN_USE_BACKOFF = { firstMs: 300, maxMs: 10_000 };
 // Another process created or dropped the table after we listed the partitions.
 const DONE_BY_OTHERS: readonly string[] = [SQLSTATE.duplicateTable, SQLSTATE.undefinedTable];
 
@@ -273,16 +274,17 @@ export class PartitionKeeper {
   }
 
   async #runExclusively(signal: AbortSignal | undefined, work: Work): Promise<Outcome> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await this.#tryOnce(work);
-      } catch (error) {
-        const state = sqlState(error) ?? "";
-        if (DONE_BY_OTHERS.includes(state)) return "taken";
-        if (!IN_USE.includes(state)) throw error;
-        if (attempt >= MAX_TRIES) return "busy";
-        if (!(await sleep(withJitter(100 * 2 ** attempt, 0.5, random), signal))) return "busy";
-      }
+    try {
+      const outcome = await retryWithBackoff(() => this.#tryOnce(work), {
+        backoff: IN_USE_BACKOFF,
+        maxTries: MAX_TRIES,
+        isRetryable: (error) => IN_USE.includes(sqlState(error) ?? ""),
+        ...(signal !== undefined && { signal }),
+      });
+      return outcome ?? "busy";
+    } catch (error) {
+      if (DONE_BY_OTHERS.includes(sqlState(error) ?? "")) return "taken";
+      throw error;
     }
   }
 

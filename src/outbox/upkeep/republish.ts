@@ -1,7 +1,7 @@
 import { AuditWriter, type AuditEntry, type By } from "../../audit/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import { rejectUnknownKeys, wholeNumber } from "../../options/index.ts";
-import { random, sleep, systemClock, withJitter } from "../../runtime/index.ts";
+import { retryWithBackoff, sleep, systemClock } from "../../runtime/index.ts";
 import {
   nameBlockers,
   quoteSchema,
@@ -227,7 +227,7 @@ export function cutPages(
 }
 
 /** Runs a transaction while no other session writes to the outbox. Retries, because publishers wait during each try. */
-async function withoutWriters<R>(
+function withoutWriters<R>(
   database: Database,
   sql: RepublishStatements,
   { limits, after }: { readonly limits: LockLimits; readonly after: RepublishCursor },
@@ -236,7 +236,7 @@ async function withoutWriters<R>(
   const giveUpAtMs = systemClock.monotonicMs() + limits.giveUpMs;
   let blockedBy = "";
   const onTimeout = (blockers: string): void => void (blockedBy = blockers);
-  for (let attempt = 1; ; attempt++) {
+  const tryOnce = async (): Promise<R> => {
     const tx = await database.begin();
     try {
       const watch = { lookEveryMs: LOOK_FOR_BLOCKERS_EVERY_MS, onTimeout };
@@ -245,13 +245,17 @@ async function withoutWriters<R>(
       const result = await work(tx);
       await tx.commit();
       return result;
-    } catch (error) {
+    } finally {
       await tx.rollback();
-      if (sqlState(error) !== SQLSTATE.lockNotAvailable) throw error;
-      if (systemClock.monotonicMs() >= giveUpAtMs) throw staysLocked(error, blockedBy, after);
     }
-    await sleep(withJitter(Math.min(MAX_LOCK_PAUSE_MS, limits.writersMs * 2 ** attempt), 0.5, random));
-  }
+  };
+  return retryWithBackoff(tryOnce, {
+    backoff: { firstMs: 3 * limits.writersMs, maxMs: MAX_LOCK_PAUSE_MS },
+    isRetryable: (error) => sqlState(error) === SQLSTATE.lockNotAvailable,
+    onFailure: ({ error }) => {
+      if (systemClock.monotonicMs() >= giveUpAtMs) throw staysLocked(error, blockedBy, after);
+    },
+  });
 }
 
 function staysLocked(cause: unknown, blockedBy: string, after: RepublishCursor): SagaboxError {

@@ -1,5 +1,5 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { after, type CancelTimer, random, sleep, withDeadline } from "../../runtime/index.ts";
+import { after, backoffMs, type CancelTimer, sleep, withDeadline } from "../../runtime/index.ts";
 import type {
   Database,
   Notification,
@@ -28,6 +28,8 @@ const ACQUIRE_DEADLINE_MS = 10_000;
 const CLOSE_MS = 500;
 /** Of a statement by itself that lost against another and changed nothing, as under a role that is stricter by default. */
 const MAX_CONNECT_ATTEMPTS = 10;
+/** Wait before a statement that conflicted with another transaction runs again. */
+const CONFLICT_BACKOFF = { firstMs: 2, maxMs: 1_000, jitter: 1 };
 
 const returnTrue = (): boolean => true;
 const returnFalse = (): boolean => false;
@@ -78,7 +80,7 @@ export class PgDatabase implements Database {
       } catch (error) {
         if (attempt === MAX_CONNECT_ATTEMPTS || sqlState(error) !== SQLSTATE.serializationFailure)
           throw error;
-        await sleep(random() * 2 ** attempt);
+        await sleep(backoffMs(CONFLICT_BACKOFF, attempt));
       }
     }
   }

@@ -1,5 +1,5 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { after, systemClock, type CancelTimer } from "../../runtime/index.ts";
+import { after, backoffMs, systemClock, type CancelTimer } from "../../runtime/index.ts";
 import type { PublishOutcome } from "../../transport/index.ts";
 import { describeConnectionError } from "./connections.ts";
 import { NoAnswerError, type KafkaDriver, type ProducerIdentity } from "./driver.ts";
@@ -9,6 +9,7 @@ import { PartitionQueue, type Batch, type OutgoingMessage } from "./partition-qu
 import type { TopicDirectory } from "./topic-directory.ts";
 
 const PUBLISHED: PublishOutcome = Object.freeze({ kind: "published" });
+const RESEND_BACKOFF = { firstMs: 50, maxMs: 1_000 };
 const MAX_REQUEST_BYTES = 1_048_576;
 
 interface Request {
@@ -198,8 +199,8 @@ export class Sender {
 
   // With the same identity and sequence the broker stores it once, however often it is asked.
   #retryLater(batch: Batch, reason: string): void {
-    const waitMs = Math.min(1_000, 50 * 2 ** batch.tries);
     batch.tries += 1;
+    const waitMs = backoffMs(RESEND_BACKOFF, batch.tries);
     if (this.#closed || systemClock.monotonicMs() + waitMs > batch.endMs)
       return this.#failBatch(batch, batch.maybeThere ? unknownOutcome(reason) : unreachableOutcome(reason));
     const cancel = after(waitMs, () => {

@@ -1,6 +1,7 @@
 import { isSagaboxError } from "../../errors/index.ts";
 import {
   after,
+  backoffMs,
   type CancelTimer,
   randomToken,
   sleep,
@@ -391,7 +392,7 @@ interface CommitterParts {
 
 const MAX_WAIT_MS = 2_000;
 const MAX_FINAL_TRIES = 6;
-const FINAL_WAIT_MS = 50;
+const FINAL_BACKOFF = { firstMs: 50, maxMs: 300 };
 
 /** Writes down how far each partition is done, with our epoch: a member that was replaced can no longer commit. */
 class Committer {
@@ -408,7 +409,8 @@ class Committer {
   /** Something was settled: it will be committed soon. */
   scheduleCommit(): void {
     if (this.#timer !== undefined || this.#closed) return;
-    const waitMs = Math.min(MAX_WAIT_MS, this.#parts.intervalMs * 2 ** Math.min(this.#failures, 10));
+    const backoff = { firstMs: this.#parts.intervalMs, maxMs: MAX_WAIT_MS, jitter: 0 };
+    const waitMs = backoffMs(backoff, this.#failures + 1);
     this.#timer = after(waitMs, () => {
       this.#timer = undefined;
       void this.commitNow();
@@ -426,7 +428,7 @@ class Committer {
     for (let tries = 1; tries <= MAX_FINAL_TRIES; tries++) {
       await this.commitNow();
       if (this.#findUncommitted().length === 0 || !this.#parts.member.isMember) return;
-      await sleep(tries * FINAL_WAIT_MS);
+      await sleep(backoffMs(FINAL_BACKOFF, tries));
     }
   }
 

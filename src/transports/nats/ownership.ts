@@ -4,7 +4,7 @@ import {
   after,
   type CancelTimer,
   Loop,
-  random,
+  backoffMs,
   randomToken,
   sleep,
   systemClock,
@@ -33,6 +33,8 @@ export interface OwnershipParts {
 }
 
 const MAX_TRIES = 20;
+/** Wait after another member changed the group record first. */
+const CONFLICT_BACKOFF = { firstMs: 5, maxMs: 100, jitter: 1 };
 
 /**
  * One member of a group. Keeps its entry in the group record, takes its share of the partitions and releases those
@@ -148,7 +150,7 @@ export class Ownership {
         return plan;
       }
       if (tries === MAX_TRIES) throw new Error("the group record changes too often");
-      await sleep(random() * 5 * tries);
+      await sleep(backoffMs(CONFLICT_BACKOFF, tries));
     }
   }
 

@@ -1,14 +1,15 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { random, sleep, systemClock, withJitter } from "../../runtime/index.ts";
+import { backoffMs, sleep, systemClock } from "../../runtime/index.ts";
 import { SQLSTATE, sqlState, type OwnedTransaction, type Queryable } from "../../storage/index.ts";
 import type { SubscribeStatements } from "./subscribe-statements.ts";
 
 /** Local hops are blocked while this lock request waits. */
 const LOCK_WAIT_MS = 100;
 const MAX_LOCK_ATTEMPTS = 6;
-const MAX_PAUSE_MS = 1_000;
+const LOCK_BACKOFF = { firstMs: 2 * LOCK_WAIT_MS, maxMs: 1_000 };
 const MAX_LOCKED_WAIT_MS = 5_000;
 const MAX_WRITERS_WAIT_MS = 3_000;
+const WRITERS_BACKOFF = { firstMs: 5, maxMs: 250 };
 
 /**
  * Waits until every transaction that was writing has ended, and returns the first day on which a later snapshot may
@@ -19,10 +20,10 @@ export async function readHorizon(database: Queryable, sql: SubscribeStatements)
   const { rows } = await database.run<{ xid: string; day: string }>(sql.horizon);
   const { xid = "0", day = "-infinity" } = rows[0] ?? {};
   const giveUpMs = systemClock.monotonicMs() + MAX_WRITERS_WAIT_MS;
-  for (let pauseMs = 5; systemClock.monotonicMs() < giveUpMs; pauseMs = Math.min(250, pauseMs * 2)) {
+  for (let tries = 1; systemClock.monotonicMs() < giveUpMs; tries++) {
     const { rows: answer } = await database.run<{ passed: boolean }>(sql.passed, [xid]);
     if (answer[0]?.passed === true) return day;
-    await sleep(withJitter(pauseMs, 0.5, random));
+    await sleep(backoffMs(WRITERS_BACKOFF, tries));
   }
   return "-infinity";
 }
@@ -35,7 +36,7 @@ export async function blockLocalHops(tx: OwnedTransaction, sql: SubscribeStateme
   await tx.run(sql.patience, [LOCK_WAIT_MS]);
   for (let attempt = 1; !(await tryLock(tx, sql)); attempt++) {
     if (attempt === MAX_LOCK_ATTEMPTS) throw lockUnavailableError();
-    await sleep(withJitter(Math.min(MAX_PAUSE_MS, LOCK_WAIT_MS * 2 ** attempt), 0.5, random));
+    await sleep(backoffMs(LOCK_BACKOFF, attempt));
   }
   await tx.run(sql.patience, [MAX_LOCKED_WAIT_MS]);
 }

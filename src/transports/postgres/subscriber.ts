@@ -10,7 +10,7 @@ import {
   type SettleResult,
 } from "../../lanes/index.ts";
 import type { Message } from "../../message/index.ts";
-import { Loop, random, sleep, systemClock } from "../../runtime/index.ts";
+import { Loop, retryWithBackoff, systemClock } from "../../runtime/index.ts";
 import {
   type Database,
   LEASE_LOCK_WAIT_MS,
@@ -355,13 +355,13 @@ class DeliverySettler {
   }
 
   async #ackAll(rows: readonly LaneRow[]): Promise<void> {
-    const left = await retryForever(() => this.#writeAcks(rows));
+    const left = await retryWithBackoff(() => this.#writeAcks(rows));
     if (left.length > 0) await this.#locks.keepTrying(left, this.#writeAcks);
   }
 
   async #retryAll(failures: readonly RetryRequest[]): Promise<void> {
     for (const failure of failures) this.#retries.set(failure.row, failure);
-    const left = await retryForever(() => this.#writeRetries(failures.map(({ row }) => row)));
+    const left = await retryWithBackoff(() => this.#writeRetries(failures.map(({ row }) => row)));
     if (left.length > 0) await this.#locks.keepTrying(left, this.#writeRetries);
   }
 
@@ -396,16 +396,6 @@ class DeliverySettler {
       plain: (own) => ({ statement: plain, params: params(own) }),
       past: (own) => ({ statement: past, params: params(own) }),
     });
-  }
-}
-
-async function retryForever<T>(work: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await work();
-    } catch {
-      await sleep(Math.min(2_000, 50 * 2 ** Math.min(attempt, 6)) * (0.5 + random() / 2));
-    }
   }
 }
 

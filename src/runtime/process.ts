@@ -1,4 +1,5 @@
 import { readFileSync, readlinkSync } from "node:fs";
+import { monitorEventLoopDelay } from "node:perf_hooks";
 import { randomToken } from "./random.ts";
 
 // A process id is unique only within one boot of one machine, and within one container on it.
@@ -33,9 +34,9 @@ export function hasEnded(location: string | null): boolean {
 }
 
 /** This process. Its name is random, because addresses and process ids are reused. */
-export const thisProcess: { readonly name: string; readonly place: string | null } = Object.freeze({
+export const thisProcess: { readonly name: string; readonly location: string | null } = Object.freeze({
   name: randomToken().slice(0, 16),
-  place: locateProcess(process.pid),
+  location: locateProcess(process.pid),
 });
 
 // Asks the kernel instead of /proc, which may hide the processes of other users.
@@ -58,4 +59,52 @@ function readProcessStat(pid: number): { readonly since: string; readonly isOver
   } catch {
     return undefined;
   }
+}
+
+/** CPU, memory and event-loop delay of this process. */
+export interface ProcessFigures {
+  /** Milliseconds since the Unix epoch. */
+  readonly startedMs: number;
+  readonly cpuMs: number;
+  readonly residentBytes: number;
+  readonly heapBytes: number;
+  /** Event-loop delay since the last `read()`: maximum and 99th percentile. */
+  readonly lagMaxMs: number;
+  readonly lagP99Ms: number;
+}
+
+const RESOLUTION_MS = 20;
+
+/** Measures the delay of the event loop between `start` and `stop`. */
+export class ProcessWatch {
+  readonly #delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
+  readonly #startedMs = Date.now() - process.uptime() * 1_000;
+
+  start(): void {
+    this.#delay.enable();
+  }
+
+  stop(): void {
+    this.#delay.disable();
+  }
+
+  read(): ProcessFigures {
+    const { user, system } = process.cpuUsage();
+    const { rss, heapUsed } = process.memoryUsage();
+    const [lagMaxMs, lagP99Ms] = [toLagMs(this.#delay.max), toLagMs(this.#delay.percentile(99))];
+    this.#delay.reset();
+    return {
+      startedMs: this.#startedMs,
+      cpuMs: (user + system) / 1_000,
+      residentBytes: rss,
+      heapBytes: heapUsed,
+      lagMaxMs,
+      lagP99Ms,
+    };
+  }
+}
+
+// The monitor measures the time between two of its ticks, which includes its own interval.
+function toLagMs(nanoseconds: number): number {
+  return Math.max(0, nanoseconds / 1e6 - RESOLUTION_MS);
 }

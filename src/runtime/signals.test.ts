@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { silentSignals } from "./signal.ts";
-import { TestSignals } from "./test-signal.ts";
+import { silentSignals, TestSignals } from "./signals.ts";
 
 test("a wait ends with the detail of the signal", async () => {
   const signals = new TestSignals<"sent">();

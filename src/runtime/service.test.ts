@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { Supervisor } from "./supervisor.ts";
+import { Supervisor } from "./service.ts";
 
 function recorder() {
   const events: string[] = [];

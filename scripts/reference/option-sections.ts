@@ -175,7 +175,7 @@ export const optionSections: readonly OptionSection[] = [
     path: "kafka",
     interfaces: [
       { file: "src/transports/kafka/options.ts", name: "KafkaOptions", without: ["topics"] },
-      { file: "src/transports/kafka/topic-options.ts", name: "TopicOptions", below: "topics." },
+      { file: "src/transports/kafka/options.ts", name: "TopicOptions", below: "topics." },
     ],
     read: () => kafkaSettings({ brokers: ["localhost:9092"] }),
     sample: () =>

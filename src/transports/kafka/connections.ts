@@ -2,13 +2,14 @@ import { isIP } from "node:net";
 import type { Connection, ConnectionOptions } from "@platformatic/kafka";
 import { errorText } from "../../errors/index.ts";
 import { withDeadline } from "../../runtime/index.ts";
-import { platformatic } from "./client.ts";
+import { ClientLoader } from "../../transport/index.ts";
 import { NoAnswerError } from "./driver.ts";
 import type { Broker, KafkaSettings } from "./options.ts";
 
 /**
- * Connections by lane and address. A request that is not answered in time ends its connection: what comes late on it
- * could be taken for the answer to something else, and a dead peer would swallow the next request too.
+ * Keeps one connection per channel and broker address. A channel separates kinds of requests, so that a waiting fetch
+ * does not delay a heartbeat. A request that times out closes its connection: a late answer could be mistaken for the
+ * answer to a later request, and a dead peer would swallow that request too.
  */
 export class Connections {
   readonly #settings: KafkaSettings;
@@ -20,12 +21,12 @@ export class Connections {
   }
 
   async request<T>(
-    lane: string,
+    channel: string,
     broker: Broker,
     request: (connection: Connection) => Promise<T>,
     waitMs = 0,
   ): Promise<T> {
-    const connection = await this.#connect(lane, broker);
+    const connection = await this.#connect(channel, broker);
     const timeoutMs = this.#settings.timeoutMs + waitMs;
     try {
       return await withDeadline(request(connection), timeoutMs, () => {
@@ -39,9 +40,9 @@ export class Connections {
     }
   }
 
-  drop(lane: string): void {
+  drop(channel: string): void {
     for (const [key, connecting] of this.#open) {
-      if (!key.startsWith(`${lane}@`)) continue;
+      if (!key.startsWith(`${channel}@`)) continue;
       this.#open.delete(key);
       connecting.then(
         (connection) => connection.socket.destroy(),
@@ -57,9 +58,9 @@ export class Connections {
     for (const result of open) if (result.status === "fulfilled") result.value.socket.destroy();
   }
 
-  #connect(lane: string, broker: Broker): Promise<Connection> {
+  #connect(channel: string, broker: Broker): Promise<Connection> {
     if (this.#closed) return Promise.reject(new NoAnswerError("the transport is closed", false, undefined));
-    const key = `${lane}@${formatAddress(broker)}`;
+    const key = `${channel}@${formatAddress(broker)}`;
     const known = this.#open.get(key);
     if (known !== undefined) return known;
     const forget = (): void => {
@@ -91,9 +92,9 @@ export class Connections {
     const { connectTimeoutMs, timeoutMs, tls, sasl } = this.#settings;
     const options: ConnectionOptions = {
       connectTimeout: connectTimeoutMs,
-      // Our own deadline comes first, and ends the connection with it.
+      // Longer than our own deadline, which also closes the connection.
       requestTimeout: timeoutMs + 60_000,
-      // Everything is bounded above; a queue in here would hide what has been sent.
+      // The publisher and the fetcher limit requests. A queue in the client would hide whether a request was sent.
       maxInflights: 10_000,
     };
     if (tls !== undefined) {
@@ -104,7 +105,7 @@ export class Connections {
         minVersion: "TLSv1.2",
         rejectUnauthorized: true,
       };
-      // An address of numbers is no name to ask for; the certificate is still checked against it.
+      // SNI takes host names only. The certificate is still checked against an IP address.
       const name = tls.servername ?? (isIP(host) === 0 ? host : undefined);
       if (name !== undefined) options.tlsServerName = name;
     }
@@ -117,7 +118,7 @@ export class Connections {
   }
 }
 
-// The client throws an answer that holds a code; for us the code is part of the answer.
+// The client throws an answer that holds an error code. The driver returns codes as part of the answer.
 function findResponse(error: unknown): unknown {
   if (typeof error !== "object" || error === null || !("response" in error)) return undefined;
   return error.response;
@@ -127,7 +128,7 @@ export function formatAddress({ host, port }: Broker): string {
   return `${host}:${port}`;
 }
 
-/** What happened and why, each said once. */
+/** Describes an error and its causes in one line, without repeating a cause that the message already contains. */
 export function describeConnectionError(error: unknown): string {
   if (!(error instanceof Error)) return errorText(error);
   if (error instanceof AggregateError && error.errors.length > 0)
@@ -135,3 +136,10 @@ export function describeConnectionError(error: unknown): string {
   const cause = error.cause === undefined ? "" : describeConnectionError(error.cause);
   return error.message.includes(cause) ? error.message : `${error.message} ${cause}`;
 }
+
+/** Loads @platformatic/kafka, an optional peer dependency that the application installs. */
+export const platformatic = new ClientLoader({
+  broker: "Kafka",
+  install: ["@platformatic/kafka@1"],
+  load: () => import("@platformatic/kafka"),
+});

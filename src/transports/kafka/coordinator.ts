@@ -17,27 +17,27 @@ export interface Membership {
   readonly epoch: number;
 }
 
-/** A group as it is spoken to before and without joining it. */
+/** The membership for requests about a group that this process has not joined. */
 export const noMembership: Membership = Object.freeze({ member: "", epoch: -1 });
 
-/** The broker that keeps a group: found again whenever it has moved. */
+/** Sends requests to the broker that coordinates a group, and looks that broker up again when it has moved. */
 export class Coordinator {
   readonly group: string;
   readonly #driver: KafkaDriver;
-  readonly #lane: string;
+  readonly #channel: string;
   readonly #timeoutMs: number;
   #node: number | undefined;
 
-  constructor(driver: KafkaDriver, group: string, lane: string, timeoutMs: number) {
+  constructor(driver: KafkaDriver, group: string, channel: string, timeoutMs: number) {
     this.#driver = driver;
     this.group = group;
-    this.#lane = lane;
+    this.#channel = channel;
     this.#timeoutMs = timeoutMs;
   }
 
   async heartbeat(beat: Omit<Heartbeat, "group">): Promise<HeartbeatAnswer> {
     const answer = await this.#request((node) =>
-      this.#driver.heartbeat(this.#lane, node, { ...beat, group: this.group }),
+      this.#driver.heartbeat(this.#channel, node, { ...beat, group: this.group }),
     );
     this.#assertCoordinator(answer.code);
     return answer;
@@ -48,7 +48,7 @@ export class Coordinator {
     offsets: readonly Offset[],
   ): Promise<readonly PartitionAnswer[]> {
     const commit: Commit = { group: this.group, member, epoch, offsets };
-    const answers = await this.#request((node) => this.#driver.commit(this.#lane, node, commit));
+    const answers = await this.#request((node) => this.#driver.commit(this.#channel, node, commit));
     for (const { code } of answers) this.#assertCoordinator(code);
     return answers;
   }
@@ -57,14 +57,14 @@ export class Coordinator {
     const { epoch } = membership;
     const member = membership.member === "" ? null : membership.member;
     const answer = await this.#request((node) =>
-      this.#driver.committed(this.#lane, node, { group: this.group, member, epoch, wanted }),
+      this.#driver.committed(this.#channel, node, { group: this.group, member, epoch, wanted }),
     );
     this.#assertCoordinator(answer.code);
     return answer;
   }
 
   close(): void {
-    this.#driver.drop(this.#lane);
+    this.#driver.drop(this.#channel);
   }
 
   async #request<T>(request: (node: number) => Promise<T>): Promise<T> {
@@ -74,8 +74,8 @@ export class Coordinator {
     };
     try {
       return await withDeadline(requestOnce(), this.#timeoutMs, () => {
-        this.#driver.drop(this.#lane);
-        throw new Error(`the broker of group ${this.group} did not answer within ${this.#timeoutMs} ms`);
+        this.#driver.drop(this.#channel);
+        throw new Error(`the coordinator of group ${this.group} did not answer within ${this.#timeoutMs} ms`);
       });
     } catch (error) {
       this.#node = undefined;
@@ -86,6 +86,6 @@ export class Coordinator {
   #assertCoordinator(code: number): void {
     if (!isCoordinatorGone(code)) return;
     this.#node = undefined;
-    throw new Error(`the group ${this.group} is not kept there: ${codeText(code)}`);
+    throw new Error(`the broker does not coordinate group ${this.group}: ${codeText(code)}`);
   }
 }

@@ -1,35 +1,35 @@
 import type { RecordBuffer } from "./record-buffer.ts";
 
 /**
- * All that is asked of a Kafka client: single requests with plain answers. Codes of the broker are values; a call
- * rejects only when there is no answer. Groups, order, retries and back-pressure are ours, above this line.
+ * The requests that the transport sends to Kafka. An error code of the broker is returned as a value; a call rejects
+ * only when no answer arrived. Groups, order, retries and back-pressure are handled by the callers of the driver.
  */
 export interface KafkaDriver {
-  /** Connects if need be. Topics that are missing come with their code. */
+  /** Connects if necessary. A missing topic is returned with its error code. */
   describe(topics: readonly string[]): Promise<ClusterView>;
-  /** The highest version of a request that the broker takes; undefined when it does not know it. */
+  /** Returns the highest supported version of a request, or undefined if the broker does not support the request. */
   version(api: number): Promise<number | undefined>;
   createTopics(topics: readonly NewTopic[]): Promise<readonly TopicAnswer[]>;
-  /** Settings by topic; topics whose settings we may not see are left out. */
+  /** Returns settings by topic. Topics whose settings we are not allowed to read are left out. */
   topicSettings(topics: readonly string[]): Promise<ReadonlyMap<string, ReadonlyMap<string, string>>>;
   newIdentity(): Promise<ProducerIdentity>;
-  /** Rejects with `sent: false` when nothing can have left this process. */
+  /** Rejects with a NoAnswerError whose `sent` is false if the request cannot have left this process. */
   produce(node: number, request: ProduceRequest): Promise<readonly ProduceAnswer[]>;
-  fetch(lane: string, node: number, request: FetchRequest): Promise<readonly FetchedPartition[]>;
-  /** The offset at a place in partitions that this broker leads; -1 where nothing is as late as a time. */
+  fetch(channel: string, node: number, request: FetchRequest): Promise<readonly FetchedPartition[]>;
+  /** Returns offsets of partitions that this broker leads; -1 where no record is as late as the requested time. */
   offsets(node: number, at: OffsetAt, wanted: readonly TopicPartition[]): Promise<readonly OffsetAnswer[]>;
   coordinator(group: string): Promise<number>;
-  heartbeat(lane: string, node: number, beat: Heartbeat): Promise<HeartbeatAnswer>;
-  commit(lane: string, node: number, commit: Commit): Promise<readonly PartitionAnswer[]>;
-  committed(lane: string, node: number, wanted: CommittedRequest): Promise<CommittedAnswer>;
-  /** Names of the groups we may see, at this broker. */
+  heartbeat(channel: string, node: number, beat: Heartbeat): Promise<HeartbeatAnswer>;
+  commit(channel: string, node: number, commit: Commit): Promise<readonly PartitionAnswer[]>;
+  committed(channel: string, node: number, wanted: CommittedRequest): Promise<CommittedAnswer>;
+  /** Lists the groups that this broker coordinates and that we are allowed to see. */
   groups(node: number): Promise<readonly string[]>;
-  /** Ends the connections of a lane. */
-  drop(lane: string): void;
+  /** Closes the connections of a channel. */
+  drop(channel: string): void;
   close(): Promise<void>;
 }
 
-/** A time is in milliseconds since 1970 and stands for the first record that is not older. */
+/** `timeMs` is in milliseconds since 1970 and selects the first record that is not older. */
 export type OffsetAt = "beginning" | "end" | { readonly timeMs: number };
 
 export interface ClusterView {
@@ -41,7 +41,7 @@ export interface TopicView {
   readonly name: string;
   readonly id: string;
   readonly code: number;
-  /** By their number, without gaps. */
+  /** Indexed by partition number. */
   readonly partitions: readonly PartitionView[];
 }
 
@@ -73,7 +73,7 @@ export interface PartitionAnswer extends TopicPartition {
 }
 
 export interface ProduceAnswer extends PartitionAnswer {
-  /** How large the batch was on the wire, compressed. */
+  /** Size of the compressed batch in bytes. */
   readonly bytes?: number;
 }
 
@@ -86,12 +86,12 @@ export interface ProducerIdentity {
   readonly epoch: number;
 }
 
-/** Bytes, or a text that travels as UTF-8. */
+/** Bytes, or a string that is sent as UTF-8. */
 export type Content = string | Buffer;
 
-/** A record, and where what it holds is written. */
+/** A record whose encoded content is stored in `buffer` from `start` to `end`. */
 export interface OutgoingRecord {
-  readonly room: RecordBuffer;
+  readonly buffer: RecordBuffer;
   readonly start: number;
   readonly end: number;
   readonly timestampMs: number;
@@ -126,7 +126,7 @@ export interface FetchedPartition {
   readonly code: number;
   readonly logStart: number;
   readonly records: readonly IncomingRecord[];
-  /** Where to read on; undefined when nothing came. */
+  /** The offset to fetch next; undefined if the answer held no batch. */
   readonly next: number | undefined;
 }
 
@@ -157,7 +157,7 @@ export interface HeartbeatAnswer {
   readonly detail: string;
   readonly epoch: number;
   readonly intervalMs: number;
-  /** Everything that should be ours, or null when nothing is said about it. */
+  /** All partitions that this member should own, or null if the assignment has not changed. */
   readonly assignment: readonly OwnedPartitions[] | null;
 }
 
@@ -178,11 +178,11 @@ export interface CommittedRequest {
 
 export interface CommittedAnswer {
   readonly code: number;
-  /** Only what was committed. */
+  /** Only partitions with a committed offset. */
   readonly offsets: readonly (TopicPartition & { readonly offset: number })[];
 }
 
-/** There was no answer. `sent` is false when the request cannot have reached the broker. */
+/** Thrown when a request got no answer. `sent` is false if the request cannot have reached the broker. */
 export class NoAnswerError extends Error {
   readonly sent: boolean;
 

@@ -17,7 +17,7 @@ const skipped = exerciseTransport(
   { capabilities, offers: ["abandon", "cutConnections", "putForeign", "deadLetters"] },
 );
 
-test("B1, B2: all that is left out is what Kafka never does: to reject what nobody reads, and ordered retries", () => {
+test("B1, B2: the only cases left out need rejected unrouted messages or ordered retries, which Kafka lacks", () => {
   expect([...new Set(skipped.map(({ reason }) => reason))]).toEqual([
     "it does not claim rejectsUnrouted",
     "it does not claim ordersRetries",

@@ -1,4 +1,4 @@
-/** The answers of brokers that mean something to us, by number. */
+/** Kafka's error codes that the transport handles. */
 export const codes = {
   none: 0,
   offsetOutOfRange: 1,
@@ -41,17 +41,17 @@ export const codes = {
 
 const names = new Map<number, string>(Object.entries(codes).map(([name, code]) => [code, name]));
 
-/** For people: "not enough replicas (19)". */
+/** Formats a code for error messages: "not enough replicas (19)". */
 export function codeText(code: number): string {
   const name = names.get(code) ?? "error";
   return `${name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)} (${code})`;
 }
 
-/** What to do about a batch that was not taken. */
+/** How to handle a batch that the broker did not accept. */
 export type ProduceFailure =
-  "again" | "again, maybe there" | "too large" | "its fault" | "denied" | "new identity";
+  "retry" | "retry, maybe stored" | "too large" | "invalid" | "denied" | "new identity";
 
-/** The leader moved, or we never knew it. */
+/** Codes that say the partition's leader has moved or was never known here. */
 const staleViewCodes: ReadonlySet<number> = new Set<number>([
   codes.unknownTopic,
   codes.unknownTopicId,
@@ -80,19 +80,19 @@ const lostIdentityCodes: ReadonlySet<number> = new Set<number>([
 ]);
 
 export function classifyProduceCode(code: number): ProduceFailure {
-  if (retryCodes.has(code)) return "again";
-  if (maybeStoredCodes.has(code)) return "again, maybe there";
+  if (retryCodes.has(code)) return "retry";
+  if (maybeStoredCodes.has(code)) return "retry, maybe stored";
   if (code === codes.messageTooLarge || code === codes.recordListTooLarge) return "too large";
   if (deniedCodes.has(code)) return "denied";
-  return lostIdentityCodes.has(code) ? "new identity" : "its fault";
+  return lostIdentityCodes.has(code) ? "new identity" : "invalid";
 }
 
-/** Look again who leads the partition. */
+/** Whether the partition's leader must be looked up again. */
 export function isStaleView(code: number): boolean {
   return staleViewCodes.has(code);
 }
 
-/** The group lives at another broker now. */
+/** Whether the group's coordinator must be looked up again. */
 export function isCoordinatorGone(code: number): boolean {
   return (
     code === codes.coordinatorLoading ||

@@ -9,14 +9,14 @@ export interface DeliveryParts {
 }
 
 export interface DeliveryCallbacks {
-  /** It is out of the member's hands; `done` if it need not come back. */
-  readonly ended: (delivery: KafkaDelivery, how: "done" | "released" | "lost") => void;
-  /** Confirmed copies elsewhere; reject when nothing was confirmed. */
+  /** Called once when the delivery is no longer in flight; a "released" record is delivered again. */
+  readonly onSettled: (delivery: KafkaDelivery, how: "done" | "released" | "lost") => void;
+  /** Resolves when the broker has confirmed the copy, and rejects otherwise. */
   readonly copyForRetry: (options: RetryOptions) => Promise<void>;
   readonly copyForDead: (note: DeadLetterNote) => Promise<void>;
 }
 
-/** One record in a handler's hands. Settled once; a failed copy leaves it open, to be settled again. */
+/** One record in flight to a handler. It is settled once; if a copy fails, it stays open and can be settled again. */
 export class KafkaDelivery implements Delivery {
   readonly message: Message;
   readonly flaw?: Error;
@@ -26,12 +26,12 @@ export class KafkaDelivery implements Delivery {
   readonly #callbacks: DeliveryCallbacks;
   #state: "open" | "settling" | "settled" = "open";
 
-  constructor(parts: DeliveryParts, ends: DeliveryCallbacks) {
+  constructor(parts: DeliveryParts, callbacks: DeliveryCallbacks) {
     this.message = parts.message;
     if (parts.flaw !== undefined) this.flaw = parts.flaw;
     this.attempt = parts.attempt;
     this.orderKey = parts.orderKey;
-    this.#callbacks = ends;
+    this.#callbacks = callbacks;
   }
 
   get signal(): AbortSignal {
@@ -54,18 +54,18 @@ export class KafkaDelivery implements Delivery {
     return this.#copyThenSettle(() => this.#callbacks.copyForDead(note));
   }
 
-  /** Its partition went to another member, or may have: nothing can be settled any more. */
+  /** Aborts the delivery because its partition has, or may have, moved. Later calls that settle it do nothing. */
   abandon(): void {
     if (this.#state === "settled") return;
     this.#state = "settled";
-    this.#callbacks.ended(this, "lost");
+    this.#callbacks.onSettled(this, "lost");
     this.#lost.abort();
   }
 
   #settle(how: "done" | "released"): void {
     if (this.#state !== "open") return;
     this.#state = "settled";
-    this.#callbacks.ended(this, how);
+    this.#callbacks.onSettled(this, how);
   }
 
   async #copyThenSettle(copy: () => Promise<void>): Promise<void> {
@@ -74,7 +74,7 @@ export class KafkaDelivery implements Delivery {
     try {
       await copy();
     } catch (error) {
-      // Lost meanwhile: its new owner settles it, and nobody here need know.
+      // The partition was lost meanwhile, and its new owner settles the record. The failed copy does not matter.
       if (this.#state !== "settling") return;
       this.#state = "open";
       throw error;

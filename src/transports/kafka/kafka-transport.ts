@@ -14,8 +14,7 @@ import type {
   Subscription,
   Transport,
 } from "../../transport/index.ts";
-import { platformatic } from "./client.ts";
-import { describeConnectionError } from "./connections.ts";
+import { describeConnectionError, platformatic } from "./connections.ts";
 import type { KafkaDriver } from "./driver.ts";
 import { GroupLags } from "./group-offsets.ts";
 import { type KafkaOptions, kafkaSettings, type KafkaSettings } from "./options.ts";
@@ -28,10 +27,10 @@ import { Topology } from "./topology.ts";
 import { WireDriver } from "./wire-driver.ts";
 
 const GROUP_HEARTBEAT = 68;
-/** What the envelope and the headers of a message may take beside its data. */
+/** Bytes reserved for the envelope and the headers of a message. */
 const MAX_ENVELOPE_BYTES = 65_536;
 
-/** Messages carried by Apache Kafka 4. */
+/** The transport over Apache Kafka 4. Create it with `kafka()`. */
 export class KafkaTransport implements Transport {
   readonly name = "kafka";
   readonly capabilities: Capabilities;
@@ -70,8 +69,8 @@ export class KafkaTransport implements Transport {
   async open(): Promise<void> {
     await platformatic.load();
     const { connectTimeoutMs } = this.#settings;
-    const asking = this.#driver.describe([]).then(() => this.#driver.version(GROUP_HEARTBEAT));
-    const version = await withDeadline(asking, 2 * connectTimeoutMs, () => {
+    const request = this.#driver.describe([]).then(() => this.#driver.version(GROUP_HEARTBEAT));
+    const version = await withDeadline(request, 2 * connectTimeoutMs, () => {
       throw new Error(`no answer within ${2 * connectTimeoutMs} ms`);
     }).catch((error: unknown) => {
       throw new SagaboxError(
@@ -132,7 +131,10 @@ export class KafkaTransport implements Transport {
   }
 }
 
-/** `createBus({ transport: kafka({ brokers: ["localhost:9092"] }) })` */
+/**
+ * Creates the Kafka transport: `createBus({ transport: kafka({ brokers: ["localhost:9092"] }) })`. Options left out are
+ * read from the environment. Throws OPTIONS_INVALID if an option is invalid.
+ */
 export function kafka(options: KafkaOptions = {}): KafkaTransport {
   const settings = allProblems("The options of kafka()", () =>
     kafkaSettings(withEnvironment(options, process.env)),
@@ -140,7 +142,7 @@ export function kafka(options: KafkaOptions = {}): KafkaTransport {
   return new KafkaTransport(settings);
 }
 
-/** The options, with what the environment says about whatever they leave open. */
+/** Fills in options that were left out from the environment. */
 function withEnvironment(options: KafkaOptions, env: Environment): KafkaOptions {
   const { address, credentials, ca, mechanism, format } = readBrokerEnvironment("kafka", env);
   return {
@@ -152,7 +154,7 @@ function withEnvironment(options: KafkaOptions, env: Environment): KafkaOptions 
   };
 }
 
-/** The topics and groups that these consumers need. Replication counts for a cluster of three or more. */
+/** Lists the topics and groups that these consumers need, with replication for a cluster of three or more brokers. */
 export function planKafkaTopology(
   { prefix, topics: settings, retryStepsMs }: Pick<KafkaSettings, "prefix" | "topics" | "retryStepsMs">,
   groups: readonly PlannedGroup[],

@@ -1,5 +1,6 @@
 import { SagaboxError } from "../../errors/index.ts";
 import {
+  type Duration,
   flag,
   inPart,
   isLoopback,
@@ -10,57 +11,53 @@ import {
   text,
   wholeNumber,
 } from "../../options/index.ts";
-import type { Duration } from "../../options/index.ts";
 import type { MessageFormat } from "../../transport/index.ts";
-import { saslSettings, tlsSettings, type SaslOptions, type SaslSettings } from "./security-options.ts";
-import type { TlsOptions } from "./security-options.ts";
-import { topicSettings, type TopicOptions, type TopicSettings } from "./topic-options.ts";
 
 export interface KafkaOptions {
-  /** Where to ask first: "host:port" of one or more brokers. Else SAGABOX_KAFKA_BROKERS. */
+  /** Bootstrap brokers, each "host:port". Default SAGABOX_KAFKA_BROKERS (comma-separated). */
   readonly brokers?: readonly string[];
-  /** Who we are in the broker's logs and quotas. Default "sagabox". */
+  /** The client id in the broker's logs and quotas. Default "sagabox". */
   readonly clientId?: string;
-  /** Stands before the name of every topic and group, e.g. "shop." Default none. */
+  /** Prefix of every topic and group name, e.g. "shop.". Default none. */
   readonly prefix?: string;
   /**
-   * How messages are written: our own envelope, or CloudEvents 1.0 in structured or binary mode. All three are always
-   * read. Else SAGABOX_MESSAGE_FORMAT, else "sagabox".
+   * How messages are value: sagabox's own envelope, or CloudEvents 1.0 in structured or binary mode. All three are
+   * always accepted when reading. Default SAGABOX_MESSAGE_FORMAT, or "sagabox".
    */
   readonly format?: MessageFormat;
-  /** How topics are made. */
+  /** How topics are created. */
   readonly topics?: TopicOptions;
-  /** true, or what Node's TLS needs: authorities, own certificate and key. Certificates are always verified. */
+  /** true, or TLS settings: authorities, client certificate and key. Certificates are always verified. Default off. */
   readonly tls?: boolean | TlsOptions;
-  /** Name and password; a function is asked at each connect. */
+  /** SASL mechanism and credentials. Default none. */
   readonly sasl?: SaslOptions;
-  /** Allows brokers off this machine without TLS. Default false. */
+  /** Allows brokers on other machines without TLS. Default false. */
   readonly allowInsecure?: boolean;
-  /** Default "lz4". */
+  /** Compression of record batches. Default "lz4". */
   readonly compression?: "none" | "gzip" | "snappy" | "lz4";
-  /** How long a message waits for company. Default 10 ms. */
+  /** How long a message waits so that more messages can join its batch. Default 10 ms. */
   readonly linger?: Duration | number;
-  /** Records of one partition go out together up to this size, compressed. Default 32 KB. */
+  /** Largest batch of one partition in compressed bytes; a single larger message is sent alone. Default 32 KiB. */
   readonly batchBytes?: number;
-  /** What may wait to be sent, in bytes; more is answered with "unreachable". Default 64 MB. */
+  /** How many bytes may wait to be sent. Further messages get the outcome "unreachable". Default 64 MiB. */
   readonly bufferBytes?: number;
-  /** Requests on the way to one broker at once, 1 to 5. Default 5. */
+  /** Publish requests in flight to one broker, 1 to 5. Default 5. */
   readonly maxInFlight?: number;
-  /** How long a broker may take to answer, and how long an unanswered message is asked about again. Default "30s". */
+  /** How long a broker may take to answer, and how long an unconfirmed batch is retried. Default "30s". */
   readonly timeout?: Duration | number;
-  /** How long connecting may take. Default "5s". */
+  /** How long connecting to a broker may take. Default "5s". */
   readonly connectTimeout?: Duration | number;
-  /** Without a heartbeat for this long, deliveries are given up: the broker's session timeout. Default "45s". */
+  /** Deliveries are aborted after this long without a heartbeat. Use the broker's session timeout. Default "45s". */
   readonly sessionTimeout?: Duration | number;
-  /** How long running work may take when a partition goes to another member; then it is aborted. Default "30s". */
+  /** How long deliveries may run on when a partition moves to another member before they are aborted. Default "30s". */
   readonly handOver?: Duration | number;
-  /** Least time between two commits of one consumer. Default 100 ms. */
+  /** Shortest time between two offset commits of one consumer. Default 100 ms. */
   readonly commitInterval?: Duration | number;
-  /** How long the broker may hold an empty fetch. Default 250 ms. */
+  /** How long the broker waits for records before it answers a fetch. Default 250 ms. */
   readonly fetchWait?: Duration | number;
-  /** The delays of the retry topics, shortest first. Default ["10s", "60s", "300s"]. */
+  /** Delays of the retry topics, 1 to 10, shortest first. Default ["10s", "60s", "300s"]. */
   readonly retrySteps?: readonly (Duration | number)[];
-  /** Told of what is unsafe or odd, in a sentence for people. Default: a warning of the process. */
+  /** Called with a sentence about an unsafe or unexpected state. Default: a Node process warning. */
   readonly warn?: (warning: string) => void;
 }
 
@@ -92,14 +89,14 @@ export interface KafkaSettings {
   readonly warn: (warning: string) => void;
 }
 
-const KEYS: readonly (keyof KafkaOptions)[] = [
+const KAFKA_KEYS: readonly (keyof KafkaOptions)[] = [
   ...(["brokers", "clientId", "prefix", "topics", "tls", "sasl", "allowInsecure", "compression"] as const),
   ...(["linger", "batchBytes", "bufferBytes", "maxInFlight", "timeout", "connectTimeout"] as const),
   ...(["sessionTimeout", "handOver", "commitInterval", "fetchWait", "retrySteps", "warn", "format"] as const),
 ];
 
 export function kafkaSettings(options: KafkaOptions): KafkaSettings {
-  rejectUnknownKeys("kafka", options, KEYS);
+  rejectUnknownKeys("kafka", options, KAFKA_KEYS);
   const brokers = inPart(() => parseBrokers(options.brokers), []);
   const tls = inPart(() => tlsSettings(options.tls), {});
   const insecure =
@@ -138,12 +135,12 @@ function parseBrokers(brokers: unknown): readonly Broker[] {
     );
   }
   if (!Array.isArray(brokers) || brokers.length === 0)
-    throw new SagaboxError("OPTIONS_INVALID", 'kafka.brokers must be a list such as ["localhost:9092"].');
+    throw new SagaboxError("OPTIONS_INVALID", 'kafka.brokers must be an array such as ["localhost:9092"].');
   return Object.freeze(brokers.map((broker: unknown, n) => parseBroker(`kafka.brokers[${n}]`, broker)));
 }
 
-function parseBroker(name: string, written: unknown): Broker {
-  const found = /^(?:\[([0-9a-fA-F:]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})$/.exec(text(name, written));
+function parseBroker(name: string, value: unknown): Broker {
+  const found = /^(?:\[([0-9a-fA-F:]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})$/.exec(text(name, value));
   const port = Number(found?.[3]);
   if (found === null || port < 1 || port > 65_535)
     throw new SagaboxError("OPTIONS_INVALID", `${name} must be "host:port".`);
@@ -151,24 +148,24 @@ function parseBroker(name: string, written: unknown): Broker {
 }
 
 function assertLocal(brokers: readonly Broker[], mechanism: string | undefined): void {
-  const away = brokers.find(({ host }) => !isLoopback(host));
-  if (away === undefined) return;
+  const remote = brokers.find(({ host }) => !isLoopback(host));
+  if (remote === undefined) return;
   const instead =
     mechanism === "PLAIN"
-      ? "PLAIN would show the password to everyone on the way."
-      : "In a closed network, allowInsecure: true.";
+      ? "PLAIN would send the password in clear text."
+      : "In a closed network, set allowInsecure: true.";
   throw new SagaboxError(
     "OPTIONS_INVALID",
-    `Broker ${away.host} is not on this machine, so kafka.tls is needed. ${instead}`,
+    `Broker ${remote.host} is not on this machine, so kafka.tls is needed. ${instead}`,
   );
 }
 
 function parseRetrySteps(steps: readonly (Duration | number)[]): readonly number[] {
   if (!Array.isArray(steps) || steps.length === 0 || steps.length > 10)
-    throw new SagaboxError("OPTIONS_INVALID", "kafka.retrySteps must be a list of 1 to 10 delays.");
+    throw new SagaboxError("OPTIONS_INVALID", "kafka.retrySteps must be an array of 1 to 10 delays.");
   const ms = steps.map((step, n) => milliseconds(`kafka.retrySteps[${n}]`, step, { min: 1 }));
   if (ms.some((step, n) => n > 0 && step <= (ms[n - 1] ?? 0)))
-    throw new SagaboxError("OPTIONS_INVALID", "kafka.retrySteps must grow from step to step.");
+    throw new SagaboxError("OPTIONS_INVALID", "kafka.retrySteps must be in ascending order.");
   return Object.freeze(ms);
 }
 
@@ -176,4 +173,126 @@ function checkWarn(warn: unknown): (warning: string) => void {
   if (warn === undefined) return (warning) => process.emitWarning(warning, "SagaboxWarning");
   if (typeof warn !== "function") throw new SagaboxError("OPTIONS_INVALID", "kafka.warn must be a function.");
   return warn as (warning: string) => void;
+}
+
+export interface TopicOptions {
+  /** Whether to create missing topics. If false, they must exist and no create permission is needed. Default true. */
+  readonly create?: boolean;
+  /** Partitions of a new topic; at most this many members of a group can share it. Default 12. */
+  readonly partitions?: number;
+  /** Replicas of a new topic. Default 3, or the number of brokers if smaller. */
+  readonly replication?: number;
+  /** How many replicas must store a message before it is confirmed. Default 2 with 3 or more replicas, else 1. */
+  readonly minInSync?: number;
+  /** How long messages are kept. Default: the broker's setting. */
+  readonly retention?: Duration | number;
+  /** How long dead letters are kept. Default "30d". */
+  readonly deadLetterRetention?: Duration | number;
+  /** Largest record in bytes, including envelope and headers. Default 1,048,588, as in Kafka. */
+  readonly maxBytes?: number;
+}
+
+export interface TopicSettings {
+  readonly create: boolean;
+  readonly partitions: number;
+  readonly replication: number | undefined;
+  readonly minInSync: number | undefined;
+  readonly retentionMs: number | undefined;
+  readonly deadLetterRetentionMs: number;
+  readonly maxBytes: number;
+}
+
+const TOPIC_KEYS: readonly (keyof TopicOptions)[] = [
+  ...(["create", "partitions", "replication", "minInSync", "retention"] as const),
+  ...(["deadLetterRetention", "maxBytes"] as const),
+];
+const MAX_RETENTION_MS = Number.MAX_SAFE_INTEGER;
+
+export function topicSettings(options: TopicOptions = {}): TopicSettings {
+  rejectUnknownKeys("kafka.topics", options, TOPIC_KEYS);
+  const { replication, minInSync, retention } = options;
+  return Object.freeze({
+    create: flag("kafka.topics.create", options.create ?? true),
+    partitions: wholeNumber("kafka.topics.partitions", options.partitions ?? 12, { min: 1, max: 10_000 }),
+    replication:
+      replication === undefined
+        ? undefined
+        : wholeNumber("kafka.topics.replication", replication, { min: 1, max: 15 }),
+    minInSync:
+      minInSync === undefined
+        ? undefined
+        : wholeNumber("kafka.topics.minInSync", minInSync, { min: 1, max: 15 }),
+    retentionMs:
+      retention === undefined
+        ? undefined
+        : milliseconds("kafka.topics.retention", retention, { min: 1_000, max: MAX_RETENTION_MS }),
+    deadLetterRetentionMs: milliseconds(
+      "kafka.topics.deadLetterRetention",
+      options.deadLetterRetention ?? "30d",
+      { min: 1_000, max: MAX_RETENTION_MS },
+    ),
+    maxBytes: wholeNumber("kafka.topics.maxBytes", options.maxBytes ?? 1_048_588, {
+      min: 1_024,
+      max: 67_108_864,
+    }),
+  });
+}
+
+export interface TlsOptions {
+  /** Certificate authorities to trust instead of the system's, in PEM. */
+  readonly ca?: string | Buffer | readonly (string | Buffer)[];
+  /** Client certificate in PEM, if the broker requires one. */
+  readonly cert?: string | Buffer;
+  readonly key?: string | Buffer;
+  readonly passphrase?: string;
+  /** The name in the broker's certificate, if it differs from the host. */
+  readonly servername?: string;
+}
+
+export interface Credentials {
+  readonly username: string;
+  readonly password: string;
+}
+
+export interface SaslOptions {
+  readonly mechanism: "PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512";
+  /** Username and password, or a function that is called at each connect so that changed passwords are picked up. */
+  readonly credentials: Credentials | (() => Credentials | Promise<Credentials>);
+}
+
+export interface SaslSettings {
+  readonly mechanism: "PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512";
+  readonly credentials: () => Promise<Credentials>;
+}
+
+const TLS_KEYS: readonly (keyof TlsOptions)[] = ["ca", "cert", "key", "passphrase", "servername"];
+
+export function tlsSettings(tls: boolean | TlsOptions | undefined): TlsOptions | undefined {
+  if (tls === undefined || tls === false) return undefined;
+  if (typeof tls === "boolean") return flag("kafka.tls", tls) ? Object.freeze({}) : undefined;
+  rejectUnknownKeys("kafka.tls", tls, TLS_KEYS);
+  return Object.freeze({ ...tls });
+}
+
+export function saslSettings(sasl: SaslOptions | undefined): SaslSettings | undefined {
+  if (sasl === undefined) return undefined;
+  rejectUnknownKeys("kafka.sasl", sasl, ["mechanism", "credentials"]);
+  const { credentials } = sasl;
+  const mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] as const;
+  const mechanism = oneOf("kafka.sasl.mechanism", sasl.mechanism, mechanisms);
+  if (typeof credentials === "function")
+    return Object.freeze({ mechanism, credentials: async () => checkCredentials(await credentials()) });
+  const fixed = checkCredentials(credentials);
+  return Object.freeze({ mechanism, credentials: async () => fixed });
+}
+
+// Errors name the invalid option but never contain its value.
+function checkCredentials(credentials: unknown): Credentials {
+  if (typeof credentials !== "object" || credentials === null)
+    throw new SagaboxError("OPTIONS_INVALID", "kafka.sasl.credentials must be { username, password }.");
+  const { username, password } = credentials as Partial<Credentials>;
+  return {
+    username: text("kafka.sasl.credentials.username", username),
+    password: text("kafka.sasl.credentials.password", password, { max: 10_000 }),
+  };
 }

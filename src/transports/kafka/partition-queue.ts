@@ -1,37 +1,36 @@
 import type { OutgoingRecord, ProducerIdentity } from "./driver.ts";
 import type { PublishOutcome } from "../../transport/index.ts";
 
-/** One message on its way. */
+/** One message in flight. */
 export interface OutgoingMessage {
   readonly record: OutgoingRecord;
   readonly bytes: number;
-  /** Once; later outcomes change nothing. */
+  /** Sets the outcome. Later calls do nothing. */
   readonly settle: (outcome: PublishOutcome) => void;
-  /** Nobody waits for it any more. */
   settled: boolean;
-  /** It may have left this process. */
-  taken: boolean;
+  /** Whether the message may have left this process. */
+  maybeSent: boolean;
 }
 
 export interface Batch {
-  readonly line: PartitionQueue;
+  readonly queue: PartitionQueue;
   readonly messages: readonly OutgoingMessage[];
-  /** Before they are compressed. */
+  /** Size before compression. */
   readonly bytes: number;
   readonly sequence: number;
   identity: ProducerIdentity | undefined;
-  /** Until then it is asked about again. */
+  /** When retries stop, in monotonic milliseconds. */
   readonly endMs: number;
-  /** An earlier try may have stored it. */
-  maybeThere: boolean;
+  /** Whether an earlier try may have stored the batch. */
+  maybeStored: boolean;
   tries: number;
 }
 
 const SEQUENCES = 0x8000_0000;
 
 /**
- * The messages for one partition, in order. One batch of it is on the way at a time, so that a failed one is never
- * overtaken; what fails takes along everything that waits behind it.
+ * The messages for one partition, in order. Only one batch is in flight at a time, so that a later message never
+ * overtakes a failed batch. When a batch fails, the messages waiting behind it fail too.
  */
 export class PartitionQueue {
   readonly topic: string;
@@ -40,9 +39,9 @@ export class PartitionQueue {
   #identity: ProducerIdentity | undefined;
   #sequence = 0;
   #waiting: OutgoingMessage[] = [];
-  /** So many go one by one, because together they were refused. */
+  /** How many of the next messages are sent one by one, because the broker refused them as a batch. */
   #singleCount = 0;
-  /** What is left of a message by compression, as the batches before have shown. */
+  /** Compressed size divided by original size, estimated from earlier batches. */
   #compressionRatio = 1;
 
   constructor(topic: string, partition: number) {
@@ -59,15 +58,15 @@ export class PartitionQueue {
   }
 
   /**
-   * The next batch, at least one message and else no more than so many bytes on the wire. How well messages can be
-   * compressed is a guess from those before, so `surelyBytes` is the end even if these cannot be.
+   * Takes the next batch: at least one message, and otherwise at most `maxBytes` after compression. The compression is
+   * only estimated, so a batch never exceeds `maxUncompressedBytes` before compression (or `maxBytes`, if larger).
    */
-  take(maxBytes: number, surelyBytes: number, endMs: number): Batch | undefined {
-    const mostBytes = Math.max(maxBytes, Math.min(maxBytes / this.#compressionRatio, surelyBytes));
+  take(maxBytes: number, maxUncompressedBytes: number, endMs: number): Batch | undefined {
+    const limit = Math.max(maxBytes, Math.min(maxBytes / this.#compressionRatio, maxUncompressedBytes));
     const messages: OutgoingMessage[] = [];
     let bytes = 0;
     for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
-      if (!next.settled && messages.length > 0 && (this.#singleCount > 0 || bytes + next.bytes > mostBytes))
+      if (!next.settled && messages.length > 0 && (this.#singleCount > 0 || bytes + next.bytes > limit))
         break;
       this.#waiting.shift();
       if (next.settled) continue;
@@ -76,16 +75,16 @@ export class PartitionQueue {
     }
     if (messages.length === 0) return undefined;
     this.#singleCount = Math.max(0, this.#singleCount - 1);
-    for (const message of messages) message.taken = true;
+    for (const message of messages) message.maybeSent = true;
     const sequence = this.#sequence;
     this.inFlight = {
-      line: this,
+      queue: this,
       messages,
       bytes,
       sequence,
       identity: this.#identity,
       endMs,
-      maybeThere: false,
+      maybeStored: false,
       tries: 0,
     };
     return this.inFlight;
@@ -96,31 +95,28 @@ export class PartitionQueue {
     batch.identity = identity;
   }
 
-  /** With its size on the wire, where that is known. Better than expected is believed slowly, worse at once. */
+  /** Removes a stored batch. Its compressed size adjusts the estimate: slowly if it was better, at once if worse. */
   completeBatch(batch: Batch, wireBytes = 0): void {
-    const packing = wireBytes === 0 ? this.#compressionRatio : wireBytes / batch.bytes;
-    this.#compressionRatio = Math.max(
-      packing,
-      this.#compressionRatio - (this.#compressionRatio - packing) / 4,
-    );
+    const ratio = wireBytes === 0 ? this.#compressionRatio : wireBytes / batch.bytes;
+    this.#compressionRatio = Math.max(ratio, this.#compressionRatio - (this.#compressionRatio - ratio) / 4);
     this.#sequence = (batch.sequence + batch.messages.length) % SEQUENCES;
     this.inFlight = undefined;
   }
 
-  /** The broker's sequence and ours may differ now: the next batch needs a new identity. */
+  /** Gives the next batch a new identity, because the broker's sequence and ours may differ. */
   resetIdentity(): void {
     this.#identity = undefined;
     this.#sequence = 0;
   }
 
-  /** Not stored, and tried again one message at a time to find out which of them is to blame. */
+  /** Sends the messages of a refused batch again one by one, to find the one that the broker refuses. */
   retryOneByOne(batch: Batch): void {
     this.inFlight = undefined;
     this.#singleCount = batch.messages.length;
     this.#waiting.unshift(...batch.messages);
   }
 
-  /** Empties the line behind a batch that failed. */
+  /** Removes and returns the messages behind a batch that failed. */
   takeWaiting(): readonly OutgoingMessage[] {
     this.inFlight = undefined;
     this.#singleCount = 0;

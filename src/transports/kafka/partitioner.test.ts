@@ -12,7 +12,7 @@ test.each([
   expect(murmur2(Buffer.from(key))).toBe(hash);
 });
 
-test("a negative hash still leads to a partition", () => {
+test("a negative hash maps to a valid partition", () => {
   expect(partitionFor(Buffer.from("foobar"), 12)).toBe((-790332482 & 0x7fffffff) % 12);
   expect(partitionFor(Buffer.alloc(0), 12)).toBeGreaterThanOrEqual(0);
 });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { kafkaAclArguments, kafkaPermissions } from "./permissions.ts";
 
-test("SEC-34: rights end with the prefix, and none is on the cluster", () => {
+test("SEC-34: permissions cover only the prefix, and none is on the cluster", () => {
   const permissions = kafkaPermissions({ principal: "User:billing", prefix: "prod." });
   expect(kafkaAclArguments(permissions)).toEqual([
     "--allow-principal User:billing --operation Read --operation Write --operation Create --topic prod. --resource-pattern-type prefixed",
@@ -9,7 +9,7 @@ test("SEC-34: rights end with the prefix, and none is on the cluster", () => {
   ]);
 });
 
-test("SEC-34: where an administrator makes the topics, the right to create is left out", () => {
+test("SEC-34: createTopics: false leaves out the permission to create", () => {
   const [topics] = kafkaPermissions({ principal: "User:b", prefix: "prod.", createTopics: false });
   expect(topics?.operations).toEqual(["Read", "Write"]);
 });
@@ -17,8 +17,8 @@ test("SEC-34: where an administrator makes the topics, the right to create is le
 test.each([
   [{ principal: "billing", prefix: "prod." }, "kafkaPermissions.principal"],
   [{ principal: "User:b", prefix: "" }, "kafkaPermissions.prefix"],
-  [{ principal: "User:b", prefix: "." }, "whose topics they are"],
+  [{ principal: "User:b", prefix: "." }, "must name the service"],
   [{ principal: "User:b", prefix: "*" }, "kafkaPermissions.prefix"],
-])("%j would give away too much, or nothing", (options, reason) => {
+])("%j is refused", (options, reason) => {
   expect(() => kafkaPermissions(options)).toThrow(reason);
 });

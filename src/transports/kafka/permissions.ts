@@ -2,11 +2,11 @@ import { SagaboxError } from "../../errors/index.ts";
 import { flag, rejectUnknownKeys, text } from "../../options/index.ts";
 
 export interface KafkaPermissionOptions {
-  /** Who the service is at the broker, e.g. "User:billing". */
+  /** The Kafka principal of the service, e.g. "User:billing". */
   readonly principal: string;
-  /** The prefix the transport is given: rights end where it ends. */
+  /** The transport's `prefix` option. Permissions cover only names that start with it. */
   readonly prefix: string;
-  /** May make its own topics. Off, an administrator makes them. Default true. */
+  /** Whether the service may create its topics. If false, an administrator creates them. Default true. */
   readonly createTopics?: boolean;
 }
 
@@ -17,14 +17,20 @@ export interface KafkaPermission {
   readonly operations: readonly ("Read" | "Write" | "Create")[];
 }
 
-/** The least that a service needs: its own topics and groups, and nothing of the cluster. */
+/**
+ * Returns the least permissions that a service needs: on its own topics and groups, none on the cluster. Throws
+ * OPTIONS_INVALID if an option is invalid.
+ */
 export function kafkaPermissions(options: KafkaPermissionOptions): readonly KafkaPermission[] {
   rejectUnknownKeys("kafkaPermissions", options, ["principal", "prefix", "createTopics"]);
   const { createTopics = true } = options;
   const principal = text("kafkaPermissions.principal", options.principal, { pattern: /^\w+:.+$/ });
   const prefix = text("kafkaPermissions.prefix", options.prefix, { pattern: /^[A-Za-z0-9._-]+$/ });
   if (prefix === "." || prefix === "-")
-    throw new SagaboxError("OPTIONS_INVALID", "kafkaPermissions.prefix must say whose topics they are.");
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      "kafkaPermissions.prefix must name the service or application.",
+    );
   const create = flag("kafkaPermissions.createTopics", createTopics) ? (["Create"] as const) : [];
   return [
     { resource: "topic", prefix, principal, operations: ["Read", "Write", ...create] },
@@ -32,7 +38,7 @@ export function kafkaPermissions(options: KafkaPermissionOptions): readonly Kafk
   ];
 }
 
-/** The same as arguments of Kafka's own `kafka-acls.sh --add`. */
+/** Formats permissions as arguments of Kafka's `kafka-acls.sh --add`, one string per permission. */
 export function kafkaAclArguments(permissions: readonly KafkaPermission[]): readonly string[] {
   return permissions.map(
     ({ resource, prefix, principal, operations }) =>

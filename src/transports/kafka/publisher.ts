@@ -17,16 +17,16 @@ import { Sender, unknownOutcome, unreachableOutcome } from "./sender.ts";
 import type { TopicDirectory, TopicPurpose } from "./topic-directory.ts";
 import type { Topology } from "./topology.ts";
 
-/** What a record takes beside what it holds: its place in a batch, and the batch around it. */
+/** Bytes counted for a record in addition to its contents: its own fields and its share of the batch header. */
 const RECORD_OVERHEAD = 100;
-const ABORTED_TEXT = "given up before it was sent";
+const ABORTED_TEXT = "the caller gave up before the message was sent";
 const BEHIND_REFUSED_TEXT = "an earlier message for the same partition was refused";
 
 interface OutgoingContents extends RecordContents {
   readonly topic: string;
 }
 
-/** Messages to partitions, and an outcome for each. */
+/** Assigns messages to partitions, sends them, and returns an outcome for each. */
 export class Publisher {
   readonly #directory: TopicDirectory;
   readonly #settings: KafkaSettings;
@@ -34,8 +34,8 @@ export class Publisher {
   readonly #form: WireForm;
   readonly #sender: Sender;
   readonly #layouts = new Map<string, TopicLayout>();
-  readonly #buffer = { bytes: 0 };
-  /** What a record took in the last call: so much is asked for at once for the next one. */
+  readonly #usage = { bytes: 0 };
+  /** Average record size of the last call. The next call allocates its buffer from it. */
   #usualBytes = 1_024;
 
   constructor(driver: KafkaDriver, directory: TopicDirectory, settings: KafkaSettings, topology: Topology) {
@@ -47,17 +47,17 @@ export class Publisher {
   }
 
   async publish(batch: readonly Message[], options: PublishOptions): Promise<readonly PublishOutcome[]> {
-    const parcels = batch.map((message) => this.#encode(message));
-    return this.#publishAll(parcels, "messages", options);
+    const messages = batch.map((message) => this.#encode(message));
+    return this.#publishAll(messages, "messages", options);
   }
 
-  /** One copy for a topic of our own: a retry or a dead letter. */
+  /** Publishes one copy to a retry topic or a dead-letter topic. */
   async publishRaw(
-    parcel: OutgoingContents,
+    contents: OutgoingContents,
     purpose: TopicPurpose,
     signal: AbortSignal,
   ): Promise<PublishOutcome> {
-    const [outcome] = await this.#publishAll([parcel], purpose, { signal });
+    const [outcome] = await this.#publishAll([contents], purpose, { signal });
     return outcome ?? unknownOutcome("no outcome");
   }
 
@@ -66,78 +66,80 @@ export class Publisher {
   }
 
   async #publishAll(
-    parcels: readonly OutgoingContents[],
+    messages: readonly OutgoingContents[],
     purpose: TopicPurpose,
     { signal, gathered }: PublishOptions,
   ): Promise<readonly PublishOutcome[]> {
-    const topics = await this.#ensureTopics(new Set(parcels.map(({ topic }) => topic)), purpose, signal);
-    const { length } = parcels;
-    const round = new PublishCall(length, systemClock.wallMs(), this.#buffer, length * this.#usualBytes);
-    for (const [index, parcel] of parcels.entries()) {
-      const topic = topics.get(parcel.topic);
+    const topics = await this.#ensureTopics(new Set(messages.map(({ topic }) => topic)), purpose, signal);
+    const { length } = messages;
+    const call = new PublishCall(length, systemClock.wallMs(), this.#usage, length * this.#usualBytes);
+    for (const [index, contents] of messages.entries()) {
+      const topic = topics.get(contents.topic);
       if (topic === undefined || topic instanceof Error || signal.aborted)
-        round.setOutcome(
+        call.setOutcome(
           index,
           unreachableOutcome(topic instanceof Error ? describeConnectionError(topic) : ABORTED_TEXT),
         );
-      else this.#route(parcel, index, topic, round);
+      else this.#route(contents, index, topic, call);
     }
-    if (length > 0) this.#usualBytes = estimateBytes(round.room.end / length);
+    if (length > 0) this.#usualBytes = estimateBytes(call.buffer.end / length);
     this.#sender.flushOrLinger(gathered);
     const giveUp = (): void => {
-      for (const outgoing of round.outgoing)
-        outgoing.settle(outgoing.taken ? unknownOutcome("given up") : unreachableOutcome(ABORTED_TEXT));
+      for (const outgoing of call.outgoing)
+        outgoing.settle(
+          outgoing.maybeSent ? unknownOutcome("the caller gave up") : unreachableOutcome(ABORTED_TEXT),
+        );
     };
     signal.addEventListener("abort", giveUp, { once: true });
-    const outcomes = await round.ended;
+    const outcomes = await call.done;
     signal.removeEventListener("abort", giveUp);
     return outcomes;
   }
 
-  // Nothing may wait longer than its sender does, so the look at the topics is left behind when the sender gives up.
+  // No message may wait longer than its caller, so the topic lookup is not awaited any more when the caller gives up.
   async #ensureTopics(
     names: ReadonlySet<string>,
     purpose: TopicPurpose,
     signal: AbortSignal,
   ): Promise<ReadonlyMap<string, TopicView | Error>> {
     const found = new Map<string, TopicView | Error>();
-    const looks = [...names].map(async (name) => {
+    const lookups = [...names].map(async (name) => {
       const view = await this.#directory.ensure(name, purpose).catch((error: unknown) => toError(error));
       found.set(name, view);
     });
-    await untilAborted(Promise.all(looks), signal);
+    await untilAborted(Promise.all(lookups), signal);
     return found;
   }
 
-  #route(parcel: OutgoingContents, index: number, topic: TopicView, round: PublishCall): void {
-    const { room } = round;
+  #route(contents: OutgoingContents, index: number, topic: TopicView, call: PublishCall): void {
+    const { buffer } = call;
     const layout = this.#findLayout(topic);
-    const start = room.end;
-    room.write(parcel);
+    const start = buffer.end;
+    buffer.write(contents);
     const partition =
-      parcel.key === undefined
+      contents.key === undefined
         ? layout.next++ % layout.partitions
-        : partitionFor(room.bytes, layout.partitions, room.keyStart, room.keyEnd);
-    const line = round.stopped.size > 0 ? partitionKey(parcel, partition) : "";
-    const bytes = RECORD_OVERHEAD + room.end - start;
-    const flaw = round.stopped.has(line) ? unreachableOutcome(BEHIND_REFUSED_TEXT) : this.#checkSize(bytes);
+        : partitionFor(buffer.bytes, layout.partitions, buffer.keyStart, buffer.keyEnd);
+    const key = call.stopped.size > 0 ? partitionKey(contents, partition) : "";
+    const bytes = RECORD_OVERHEAD + buffer.end - start;
+    const flaw = call.stopped.has(key) ? unreachableOutcome(BEHIND_REFUSED_TEXT) : this.#checkSize(bytes);
     if (flaw === undefined)
-      return this.#sender.add(parcel.topic, partition, round.take(index, start, bytes, layout));
-    room.end = start;
-    round.stopped.add(partitionKey(parcel, partition));
-    round.setOutcome(index, flaw);
+      return this.#sender.add(contents.topic, partition, call.take(index, start, bytes, layout));
+    buffer.end = start;
+    call.stopped.add(partitionKey(contents, partition));
+    call.setOutcome(index, flaw);
   }
 
   #checkSize(bytes: number): PublishOutcome | undefined {
     const { topics, bufferBytes } = this.#settings;
-    // Compression may make it fit; what is far too large is not even sent.
+    // Compression may make a message fit. One that is more than 16 times too large is not sent.
     if (bytes > topics.maxBytes * 16 || bytes > bufferBytes)
       return { kind: "refused", error: tooLarge(bytes, topics.maxBytes) };
-    if (this.#buffer.bytes + bytes > bufferBytes) return unreachableOutcome("too much is waiting to be sent");
+    if (this.#usage.bytes + bytes > bufferBytes) return unreachableOutcome("the send buffer is full");
     return undefined;
   }
 
-  // P-15: a key moves to its new partition only when nothing of the topic is on its way to an old one.
+  // P-15: the new partition count is used only when no message of the topic is in flight to an old partition.
   #findLayout({ name, partitions }: TopicView): TopicLayout {
     const known = this.#layouts.get(name);
     if (known === undefined) {
@@ -158,7 +160,8 @@ export class Publisher {
 
 const partitionKey = ({ topic }: OutgoingContents, partition: number): string => `${topic}/${partition}`;
 
-// A little more, since the next ones may be a little larger; never much before it is needed.
+// Adds a small margin for slightly larger records. The average is capped, so that one large record does not make every
+// later buffer large.
 function estimateBytes(lastBytes: number): number {
   return Math.ceil(Math.min(lastBytes, 16_384) * 1.06) + 16;
 }
@@ -166,26 +169,26 @@ function estimateBytes(lastBytes: number): number {
 function tooLarge(bytes: number, maxBytes: number): SagaboxError {
   return new SagaboxError(
     "PAYLOAD_TOO_LARGE",
-    `The message has ${bytes} bytes with everything around it; topics take ${maxBytes}.`,
+    `The message has ${bytes} bytes including envelope and headers; topics accept ${maxBytes}.`,
   );
 }
 
 function untilAborted(work: Promise<unknown>, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return Promise.resolve();
   return new Promise((resolve) => {
-    const end = (): void => {
-      signal.removeEventListener("abort", end);
+    const finish = (): void => {
+      signal.removeEventListener("abort", finish);
       resolve();
     };
-    signal.addEventListener("abort", end, { once: true });
-    work.then(end, end);
+    signal.addEventListener("abort", finish, { once: true });
+    work.then(finish, finish);
   });
 }
 
 const SEED = 0x9747b28c;
 const FACTOR = 0x5bd1e995;
 
-/** The hash that Kafka's own Java producer uses by default, as a signed 32-bit integer. */
+/** The default hash of Kafka's Java producer, as a signed 32-bit integer. */
 export function murmur2(bytes: Uint8Array, start = 0, end = bytes.length): number {
   const rest = (end - start) & 3;
   const words = end - rest;
@@ -205,7 +208,7 @@ export function murmur2(bytes: Uint8Array, start = 0, end = bytes.length): numbe
   return hash ^ (hash >>> 15);
 }
 
-/** Where the Java producer would put this key, so that producers in other languages agree with us. */
+/** Returns the partition that Kafka's Java producer chooses for a key, so that producers in other languages agree. */
 export function partitionFor(bytes: Uint8Array, partitions: number, start?: number, end?: number): number {
   return (murmur2(bytes, start, end) & 0x7fffffff) % partitions;
 }
@@ -219,47 +222,49 @@ function byteAt(bytes: Uint8Array, at: number): number {
   return bytes[at] ?? 0;
 }
 
-/** How a topic is laid out for the messages that are on their way to it. */
+/** The partition count that messages of a topic are routed with. */
 interface TopicLayout {
   partitions: number;
+  /** Messages in flight. */
   open: number;
+  /** Counter that spreads messages without a key over the partitions. */
   next: number;
 }
 
-/** One call of publish: what it sends, and what became of each. */
+/** One call of publish: its messages and their outcomes. */
 class PublishCall {
   readonly timestampMs: number;
-  /** Partitions that take no more of it, since an earlier message was refused. */
+  /** Partitions to which nothing more of this call is sent, because an earlier message was refused. */
   readonly stopped = new Set<string>();
   readonly outgoing: OutgoingMessage[] = [];
-  /** When each has an outcome. */
-  readonly ended: Promise<readonly PublishOutcome[]>;
-  /** What its messages hold. It lasts as long as one of them is on its way. */
-  readonly room: RecordBuffer;
+  /** Resolves when every message has an outcome. */
+  readonly done: Promise<readonly PublishOutcome[]>;
+  /** Encoded messages of the call; referenced until the last of them is settled. */
+  readonly buffer: RecordBuffer;
   readonly #outcomes: PublishOutcome[];
-  readonly #buffer: { bytes: number };
+  readonly #usage: { bytes: number };
   #left: number;
   #resolve: (outcomes: readonly PublishOutcome[]) => void = () => undefined;
 
-  constructor(count: number, nowMs: number, buffer: { bytes: number }, expectedBytes: number) {
+  constructor(count: number, nowMs: number, usage: { bytes: number }, expectedBytes: number) {
     this.timestampMs = Math.floor(nowMs);
-    this.room = new RecordBuffer(expectedBytes);
+    this.buffer = new RecordBuffer(expectedBytes);
     this.#outcomes = Array.from({ length: count });
     this.#left = count;
-    this.#buffer = buffer;
-    this.ended = new Promise((resolve) => (this.#resolve = resolve));
+    this.#usage = usage;
+    this.done = new Promise((resolve) => (this.#resolve = resolve));
     if (count === 0) this.#resolve([]);
   }
 
-  /** The message that was written last goes out. What it takes of the buffer and of its topic it gives back at its end. */
+  /** Adds the message that was encoded last. It counts towards the send buffer and its topic until it is settled. */
   take(index: number, start: number, bytes: number, layout: TopicLayout): OutgoingMessage {
     layout.open += 1;
-    this.#buffer.bytes += bytes;
-    const { room, timestampMs } = this;
+    this.#usage.bytes += bytes;
+    const { buffer, timestampMs } = this;
     const outgoing = new PendingMessage(
       this,
       index,
-      { room, start, end: room.end, timestampMs },
+      { buffer, start, end: buffer.end, timestampMs },
       bytes,
       layout,
     );
@@ -268,7 +273,7 @@ class PublishCall {
   }
 
   releaseBytes(bytes: number): void {
-    this.#buffer.bytes -= bytes;
+    this.#usage.bytes -= bytes;
   }
 
   setOutcome(index: number, outcome: PublishOutcome): void {
@@ -282,13 +287,13 @@ class PendingMessage implements OutgoingMessage {
   readonly record: OutgoingRecord;
   readonly bytes: number;
   settled = false;
-  taken = false;
-  readonly #round: PublishCall;
+  maybeSent = false;
+  readonly #call: PublishCall;
   readonly #index: number;
   readonly #layout: TopicLayout;
 
-  constructor(round: PublishCall, index: number, record: OutgoingRecord, bytes: number, layout: TopicLayout) {
-    this.#round = round;
+  constructor(call: PublishCall, index: number, record: OutgoingRecord, bytes: number, layout: TopicLayout) {
+    this.#call = call;
     this.#index = index;
     this.record = record;
     this.bytes = bytes;
@@ -299,7 +304,7 @@ class PendingMessage implements OutgoingMessage {
     if (this.settled) return;
     this.settled = true;
     this.#layout.open -= 1;
-    this.#round.releaseBytes(this.bytes);
-    this.#round.setOutcome(this.#index, outcome);
+    this.#call.releaseBytes(this.bytes);
+    this.#call.setOutcome(this.#index, outcome);
   }
 }

@@ -5,27 +5,27 @@ export interface RecordContents {
   readonly value: Content;
   /** Name, value, name, value. */
   readonly headers: readonly Content[];
-  /** Headers behind those: a list that comes again is written once and copied from then on. */
+  /** Headers appended to `headers`. An array that is passed again is encoded once and then copied. */
   readonly common?: readonly string[];
 }
 
-/** Longer texts are left to Node, whose call costs as much as so many letters. */
+/** Strings up to this length are encoded here, which is faster than a call into Node. */
 const MAX_SHORT_TEXT = 20;
-/** The longest that a number takes. */
+/** Most bytes that an encoded number takes. */
 const NUMBER_BYTES = 5;
 
-/** Lists of headers as bytes, as long as somebody has the list. */
+/** Encoded header arrays, kept for as long as the array is in use. */
 const encodedLists = new WeakMap<readonly string[], Buffer>();
 
 /**
- * What records hold, one behind the other, as the broker stores it; only their place in a batch is missing. It is
- * written when a message comes: then its size is known, and nothing else of it has to be kept until it is confirmed.
+ * Encoded contents of records, one after another, in Kafka's format but without the fields that depend on the batch. A
+ * message is encoded when it is published: its size is then known, and only its bytes are kept until it is confirmed.
  */
 export class RecordBuffer {
   bytes: Buffer;
-  /** Where the next record begins. Who takes the last one back sets it to where that began. */
+  /** Where the next record begins. To remove the last record, set this to where that record began. */
   end = 0;
-  /** Where the key of the last record is, if it has one. */
+  /** Start of the last record's key, if it has one. */
   keyStart = 0;
   keyEnd = 0;
 
@@ -43,12 +43,12 @@ export class RecordBuffer {
     if (common.length > 0) this.#writeBytes(encodeList(common));
   }
 
-  /** Several contents, one behind the other. */
+  /** Writes several contents, one after another. */
   writeList(contents: readonly Content[]): void {
     for (const content of contents) this.#writeContent(content);
   }
 
-  /** Returns where it begins behind its length. */
+  /** Writes the length and the content. Returns where the content begins. */
   #writeContent(content: Content): number {
     if (typeof content === "string")
       return content.length <= MAX_SHORT_TEXT ? this.#writeShort(content) : this.#writeLong(content);
@@ -62,15 +62,15 @@ export class RecordBuffer {
     const { bytes } = this;
     const begin = writeVarint(bytes, text.length, this.end);
     for (let n = 0; n < text.length; n++) {
-      const letter = text.charCodeAt(n);
-      if (letter > 0x7f) return this.#writeLong(text);
-      bytes[begin + n] = letter;
+      const character = text.charCodeAt(n);
+      if (character > 0x7f) return this.#writeLong(text);
+      bytes[begin + n] = character;
     }
     this.end = begin + text.length;
     return begin;
   }
 
-  // Nearly always there are as many bytes as letters; only where not, the text may have to move.
+  // A string usually has as many bytes as characters. If not, its length may need more bytes, and the content moves.
   #writeLong(text: string): number {
     if (this.end + NUMBER_BYTES + text.length * 3 > this.bytes.length)
       this.#reserve(NUMBER_BYTES + Buffer.byteLength(text));
@@ -103,19 +103,19 @@ export class RecordBuffer {
   }
 }
 
-/** A single record in a room of its own. */
+/** Encodes a single record in a buffer of its own. */
 export function encodeRecord(contents: RecordContents, timestampMs: number): OutgoingRecord {
-  const room = new RecordBuffer(256);
-  room.write(contents);
-  return { room, start: 0, end: room.end, timestampMs };
+  const buffer = new RecordBuffer(256);
+  buffer.write(contents);
+  return { buffer, start: 0, end: buffer.end, timestampMs };
 }
 
 function encodeList(list: readonly string[]): Buffer {
   const known = encodedLists.get(list);
   if (known !== undefined) return known;
-  const room = new RecordBuffer(256);
-  room.writeList(list);
-  const bytes = Buffer.from(room.bytes.subarray(0, room.end));
+  const buffer = new RecordBuffer(256);
+  buffer.writeList(list);
+  const bytes = Buffer.from(buffer.bytes.subarray(0, buffer.end));
   encodedLists.set(list, bytes);
   return bytes;
 }

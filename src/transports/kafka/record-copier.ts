@@ -15,7 +15,7 @@ import { readAttempt, deadLetterHeaders, retryHeaders } from "./record-headers.t
 import type { TopicPurpose } from "./topic-directory.ts";
 import { retryStep, type Topology } from "./topology.ts";
 
-/** Copies of records in the topics beside a topic: to be tried again later, or dead. */
+/** Copies records to the retry topics and the dead-letter topic that belong to a topic. */
 export class RecordCopier {
   readonly #publisher: Publisher;
   readonly #settings: KafkaSettings;
@@ -29,7 +29,7 @@ export class RecordCopier {
     this.#subscription = subscription;
   }
 
-  /** The names of all retry topics, with the topic whose messages they hold. */
+  /** Maps the name of each retry topic to the topic whose messages it holds. */
   retryTopics(): ReadonlyMap<string, string> {
     const { topics } = this.#subscription;
     return new Map(
@@ -61,7 +61,7 @@ export class RecordCopier {
     return this.#publishCopy(this.#topology.deadLetterTopic(topic), "dead letters", record, headers, signal);
   }
 
-  /** For a message that was acknowledged already. */
+  /** Writes a dead letter for a message whose delivery was already acknowledged. */
   copyMessageToDeadLetters(message: Message, note: DeadLetterNote): Promise<void> {
     const { body, headers } = toWire(message, {
       format: this.#settings.format,
@@ -93,8 +93,8 @@ export class RecordCopier {
     headers: Map<Buffer, Buffer>,
     signal: AbortSignal,
   ): Promise<void> {
-    const parcel = { topic, key: key ?? undefined, value, headers: [...headers].flat() };
-    const outcome = await this.#publisher.publishRaw(parcel, purpose, signal);
+    const contents = { topic, key: key ?? undefined, value, headers: [...headers].flat() };
+    const outcome = await this.#publisher.publishRaw(contents, purpose, signal);
     if (outcome.kind === "published") return;
     throw new SagaboxError(
       "TRANSPORT_UNREACHABLE",

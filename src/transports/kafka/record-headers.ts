@@ -2,35 +2,36 @@ import { isUtf8 } from "node:buffer";
 import { markUnreadable, type DeadLetterNote } from "../../transport/index.ts";
 import type { IncomingRecord } from "./driver.ts";
 
-/** Written on a copy that waits to be tried again. */
+/** Headers of a copy in a retry topic: the attempt and the due time in milliseconds since the epoch. */
 export const attemptHeader = "sagabox-attempt";
 export const dueHeader = "sagabox-due";
 
 type RawHeaders = IncomingRecord["headers"];
 
-/** As texts; of a name that comes twice the last one counts. */
+/** Decodes headers to strings, without the retry headers. If a name occurs twice, the last value wins. */
 export function toTextHeaders(headers: RawHeaders): Record<string, string> {
   const texts = headers.map(([name, value]) => [name.toString("utf8"), decodeHeader(name, value)] as const);
   return Object.fromEntries(texts.filter(([name]) => name !== attemptHeader && name !== dueHeader));
 }
 
-// An id with a character replaced would be another event's, so an attribute of a CloudEvent is read strictly.
+// Decoding replaces invalid bytes, and an id changed this way could equal another event's id. So CloudEvents attributes
+// that are not valid UTF-8 are marked.
 function decodeHeader(name: Buffer, value: Buffer): string {
   const text = value.toString("utf8");
   const isAttribute = name[0] === 0x63 && name[1] === 0x65 && name[2] === 0x5f; // "ce_"
   return isAttribute && !isUtf8(value) ? markUnreadable(text) : text;
 }
 
-/** 1, or what a copy says. */
+/** Reads the attempt of a copy; 1 if the header is missing or invalid. */
 export function readAttempt(headers: RawHeaders): number {
-  const said = Number(findHeader(headers, attemptHeader));
-  return Number.isInteger(said) && said > 0 ? said : 1;
+  const attempt = Number(findHeader(headers, attemptHeader));
+  return Number.isInteger(attempt) && attempt > 0 ? attempt : 1;
 }
 
-/** When a copy may be handed out, in milliseconds since the epoch; 0 for at once. */
+/** Reads when a copy may be delivered, in milliseconds since the epoch; 0 for at once. */
 export function readDueMs(headers: RawHeaders): number {
-  const said = Number(findHeader(headers, dueHeader));
-  return Number.isFinite(said) && said > 0 ? said : 0;
+  const dueMs = Number(findHeader(headers, dueHeader));
+  return Number.isFinite(dueMs) && dueMs > 0 ? dueMs : 0;
 }
 
 export function retryHeaders(headers: RawHeaders, attempt: number, dueMs: number): Map<Buffer, Buffer> {
@@ -41,7 +42,7 @@ export function deadLetterHeaders(headers: RawHeaders, note: DeadLetterNote): Ma
   return withHeaders(headers, { ...note });
 }
 
-// The bytes of foreign headers stay as they are; only names of ours are replaced.
+// Only sagabox's own headers are replaced. All others keep their bytes.
 function withHeaders(headers: RawHeaders, added: Readonly<Record<string, string>>): Map<Buffer, Buffer> {
   const replaced = new Set([...Object.keys(added), attemptHeader, dueHeader]);
   const kept = headers.filter(([name]) => !replaced.has(name.toString("utf8")));

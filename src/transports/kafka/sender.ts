@@ -17,7 +17,7 @@ interface Request {
   bytes: number;
 }
 
-/** Gathers messages by partition, sends them together, and finds out what became of each batch. */
+/** Collects messages by partition, sends them in batches, retries, and settles each message with its outcome. */
 export class Sender {
   readonly #driver: KafkaDriver;
   readonly #directory: TopicDirectory;
@@ -28,7 +28,7 @@ export class Sender {
   readonly #timers = new Set<CancelTimer>();
   #identity: Promise<ProducerIdentity> | undefined;
   #linger: CancelTimer | undefined;
-  /** Bytes that came since the last look at what may go. */
+  /** Bytes added since the last flush. */
   #waitingBytes = 0;
   #closed = false;
 
@@ -38,14 +38,14 @@ export class Sender {
     this.#settings = settings;
   }
 
-  /** Puts it into its line; `go` sends it. */
+  /** Adds a message to its partition's queue; `flushOrLinger` sends it. */
   add(topic: string, partition: number, message: OutgoingMessage): void {
     if (this.#closed) return message.settle(unreachableOutcome("the transport is closed"));
     this.#findQueue(topic, partition).add(message);
     this.#waitingBytes += message.bytes;
   }
 
-  /** Everything of a call is in its line: enough for a request goes at once, less waits for company that may come. */
+  /** Sends at once if a batch is full or `atOnce` is true; otherwise waits up to `linger` for more messages. */
   flushOrLinger(atOnce = false): void {
     if (this.#waitingBytes >= this.#settings.batchBytes || (atOnce && this.#waitingBytes > 0)) this.#flush();
     else if (this.#waitingBytes > 0) this.#linger ??= after(this.#settings.lingerMs, () => this.#flush());
@@ -55,24 +55,24 @@ export class Sender {
     this.#closed = true;
     this.#linger?.();
     for (const cancel of this.#timers) cancel();
-    for (const line of this.#queues) {
-      const { inFlight } = line;
+    for (const queue of this.#queues) {
+      const { inFlight } = queue;
       for (const message of inFlight?.messages ?? [])
         message.settle(unknownOutcome("the transport was closed"));
-      for (const message of line.takeWaiting())
+      for (const message of queue.takeWaiting())
         message.settle(unreachableOutcome("the transport was closed"));
     }
   }
 
   #findQueue(topic: string, partition: number): PartitionQueue {
-    const lines = this.#byTopic.get(topic) ?? [];
-    const known = lines[partition];
+    const queues = this.#byTopic.get(topic) ?? [];
+    const known = queues[partition];
     if (known !== undefined) return known;
-    const line = new PartitionQueue(topic, partition);
-    lines[partition] = line;
-    this.#byTopic.set(topic, lines);
-    this.#queues.push(line);
-    return line;
+    const queue = new PartitionQueue(topic, partition);
+    queues[partition] = queue;
+    this.#byTopic.set(topic, queues);
+    this.#queues.push(queue);
+    return queue;
   }
 
   #flush(): void {
@@ -81,23 +81,25 @@ export class Sender {
     this.#waitingBytes = 0;
     if (this.#closed) return;
     const requests = new Map<number, Request[]>();
-    for (const line of this.#queues) {
-      if (!line.ready) continue;
-      const node = this.#findLeader(line);
-      const mine = requests.get(node) ?? [];
-      requests.set(node, mine);
-      const last = mine.at(-1);
+    for (const queue of this.#queues) {
+      if (!queue.ready) continue;
+      const node = this.#findLeader(queue);
+      const nodeRequests = requests.get(node) ?? [];
+      requests.set(node, nodeRequests);
+      const last = nodeRequests.at(-1);
       const hasRoom = last !== undefined && last.bytes < MAX_REQUEST_BYTES;
-      if (!hasRoom && mine.length + (this.#requests.get(node) ?? 0) >= this.#settings.maxInFlight) continue;
+      if (!hasRoom && nodeRequests.length + (this.#requests.get(node) ?? 0) >= this.#settings.maxInFlight)
+        continue;
       const { batchBytes, topics, timeoutMs } = this.#settings;
-      const batch = line.take(batchBytes, topics.maxBytes / 2, systemClock.monotonicMs() + timeoutMs);
+      const batch = queue.take(batchBytes, topics.maxBytes / 2, systemClock.monotonicMs() + timeoutMs);
       if (batch === undefined) continue;
       const request = hasRoom ? last : { batches: [], bytes: 0 };
-      if (!hasRoom) mine.push(request);
+      if (!hasRoom) nodeRequests.push(request);
       request.batches.push(batch);
       request.bytes += batch.bytes;
     }
-    for (const [node, mine] of requests) for (const { batches } of mine) void this.#send(node, batches);
+    for (const [node, nodeRequests] of requests)
+      for (const { batches } of nodeRequests) void this.#send(node, batches);
   }
 
   #findLeader({ topic, partition }: PartitionQueue): number {
@@ -121,9 +123,9 @@ export class Sender {
     await Promise.all(
       groups.map(async ([identity, group]) => {
         const { timeoutMs, compression } = this.#settings;
-        const wire = group.map(({ line, sequence, messages }) => ({
-          topic: line.topic,
-          partition: line.partition,
+        const wire = group.map(({ queue, sequence, messages }) => ({
+          topic: queue.topic,
+          partition: queue.partition,
           sequence,
           records: messages.map(({ record }) => record),
         }));
@@ -132,7 +134,7 @@ export class Sender {
           .catch((error: unknown) => this.#handleNoAnswer(group, error));
         if (answers === undefined) return;
         for (const batch of group) {
-          const { topic, partition } = batch.line;
+          const { topic, partition } = batch.queue;
           const answer = answers.find((found) => found.topic === topic && found.partition === partition);
           this.#handleAnswer(batch, answer?.code ?? codes.networkException, answer?.bytes);
         }
@@ -140,12 +142,12 @@ export class Sender {
     );
   }
 
-  // A request speaks with one identity; batches that came into doubt have another one than the rest.
+  // A request carries one producer identity. A batch that is sent again keeps its first identity.
   async #assignIdentities(batches: readonly Batch[]): Promise<[ProducerIdentity, Batch[]][]> {
     const groups = new Map<ProducerIdentity, Batch[]>();
     for (const batch of batches) {
       const identity = batch.identity ?? (await this.#currentIdentity());
-      batch.line.identify(batch, identity);
+      batch.queue.identify(batch, identity);
       groups.set(identity, [...(groups.get(identity) ?? []), batch]);
     }
     return [...groups];
@@ -161,48 +163,48 @@ export class Sender {
 
   #handleAnswer(batch: Batch, code: number, wireBytes: number | undefined): void {
     if (code === codes.none || code === codes.duplicateSequence) return this.#settleStored(batch, wireBytes);
-    if (isStaleView(code)) this.#directory.forget(batch.line.topic);
-    const said = `topic "${batch.line.topic}": ${codeText(code)}`;
+    if (isStaleView(code)) this.#directory.forget(batch.queue.topic);
+    const reason = `topic "${batch.queue.topic}": ${codeText(code)}`;
     switch (classifyProduceCode(code)) {
-      case "again":
-        return this.#retryLater(batch, said);
-      case "again, maybe there":
-        batch.maybeThere = true;
-        return this.#retryLater(batch, said);
+      case "retry":
+        return this.#retryLater(batch, reason);
+      case "retry, maybe stored":
+        batch.maybeStored = true;
+        return this.#retryLater(batch, reason);
       case "too large":
-        return this.#splitOrFail(batch, { kind: "refused", error: rejectedError(said) });
-      case "its fault":
-        return this.#splitOrFail(batch, { kind: "rejected", error: rejectedError(said) });
+        return this.#splitOrFail(batch, { kind: "refused", error: rejectedError(reason) });
+      case "invalid":
+        return this.#splitOrFail(batch, { kind: "rejected", error: rejectedError(reason) });
       case "denied":
-        return this.#failBatch(batch, unreachableOutcome(said));
+        return this.#failBatch(batch, unreachableOutcome(reason));
       case "new identity":
-        return this.#failBatch(batch, unknownOutcome(said));
+        return this.#failBatch(batch, unknownOutcome(reason));
     }
   }
 
   #handleNoAnswer(batches: readonly Batch[], error: unknown): undefined {
     const sent = !(error instanceof NoAnswerError) || error.sent;
     for (const batch of batches) {
-      if (batch.line.inFlight !== batch) continue;
-      batch.maybeThere ||= sent;
-      if (batch.maybeThere) this.#retryLater(batch, describeConnectionError(error));
+      if (batch.queue.inFlight !== batch) continue;
+      batch.maybeStored ||= sent;
+      if (batch.maybeStored) this.#retryLater(batch, describeConnectionError(error));
       else this.#failBatch(batch, unreachableOutcome(describeConnectionError(error)));
     }
-    for (const { line } of batches) this.#directory.forget(line.topic);
+    for (const { queue } of batches) this.#directory.forget(queue.topic);
     return undefined;
   }
 
   #settleStored(batch: Batch, wireBytes: number | undefined): void {
-    batch.line.completeBatch(batch, wireBytes);
+    batch.queue.completeBatch(batch, wireBytes);
     for (const message of batch.messages) message.settle(PUBLISHED);
   }
 
-  // With the same identity and sequence the broker stores it once, however often it is asked.
+  // A batch is sent again with its identity and sequence, so the broker stores it only once.
   #retryLater(batch: Batch, reason: string): void {
     batch.tries += 1;
     const waitMs = backoffMs(RESEND_BACKOFF, batch.tries);
     if (this.#closed || systemClock.monotonicMs() + waitMs > batch.endMs)
-      return this.#failBatch(batch, batch.maybeThere ? unknownOutcome(reason) : unreachableOutcome(reason));
+      return this.#failBatch(batch, batch.maybeStored ? unknownOutcome(reason) : unreachableOutcome(reason));
     const cancel = after(waitMs, () => {
       this.#timers.delete(cancel);
       void this.#resend(batch);
@@ -212,27 +214,27 @@ export class Sender {
 
   async #resend(batch: Batch): Promise<void> {
     try {
-      await this.#directory.ensure(batch.line.topic);
+      await this.#directory.ensure(batch.queue.topic);
     } catch (error) {
       return this.#retryLater(batch, describeConnectionError(error));
     }
-    await this.#send(this.#findLeader(batch.line), [batch]);
+    await this.#send(this.#findLeader(batch.queue), [batch]);
   }
 
   #splitOrFail(batch: Batch, outcome: PublishOutcome): void {
     if (batch.messages.length === 1) return this.#failBatch(batch, outcome);
-    batch.line.retryOneByOne(batch);
+    batch.queue.retryOneByOne(batch);
   }
 
   #failBatch(batch: Batch, outcome: PublishOutcome): void {
     if (outcome.kind === "unknown") {
-      batch.line.resetIdentity();
+      batch.queue.resetIdentity();
       this.#identity = undefined;
     }
-    const behind = batch.line.takeWaiting();
+    const behind = batch.queue.takeWaiting();
     for (const message of batch.messages) message.settle(outcome);
     for (const message of behind)
-      message.settle(unreachableOutcome("an earlier message for the same partition did not get through"));
+      message.settle(unreachableOutcome("an earlier message for the same partition failed"));
   }
 }
 

@@ -1,31 +1,27 @@
 import { isSagaboxError } from "../../errors/index.ts";
 import {
   after,
-  backoffMs,
   type CancelTimer,
+  Loop,
   randomToken,
-  sleep,
   systemClock,
   withDeadline,
   yieldToEventLoop,
 } from "../../runtime/index.ts";
 import { type Consumption, type Delivery, fromWire, type Subscription } from "../../transport/index.ts";
-import { AssignedPartition, type PendingRecord, type Source } from "./assigned-partition.ts";
+import { AssignedPartition, Partitions, type PendingRecord, type Source } from "./assigned-partition.ts";
 import { describeConnectionError } from "./connections.ts";
 import { Coordinator, type Offset } from "./coordinator.ts";
-import { type KafkaDriver, NoAnswerError, type OwnedPartitions } from "./driver.ts";
-import { Fetcher } from "./fetcher.ts";
-import { GroupMember } from "./group-member.ts";
-import { prepareGroup } from "./group-start.ts";
-import { codes, codeText } from "./kafka-codes.ts";
+import { type FetchedPartition, type KafkaDriver, NoAnswerError, type OwnedPartitions } from "./driver.ts";
+import { Committer, GroupMember } from "./group-member.ts";
+import { listOffsets, PartitionStarter, prepareGroup } from "./group-offsets.ts";
+import { codes, codeText, isStaleView } from "./kafka-codes.ts";
 import { KafkaDelivery } from "./kafka-delivery.ts";
 import type { KafkaSettings } from "./options.ts";
-import { PartitionStarter } from "./partition-starter.ts";
 import type { RecordCopier } from "./record-copier.ts";
 import { readAttempt, toTextHeaders } from "./record-headers.ts";
 import type { TopicDirectory } from "./topic-directory.ts";
 import type { Topology } from "./topology.ts";
-import { groupByTopic } from "./wire-forms.ts";
 
 export interface SubscriberParts {
   readonly driver: KafkaDriver;
@@ -37,12 +33,13 @@ export interface SubscriberParts {
   readonly receive: (delivery: Delivery) => void;
 }
 
-/** A group that the cluster is still making room for is waited for; what has no answer or no right is tried later. */
+/** How long `start` waits to join the group. Joining continues in the background after that. */
 const MAX_JOIN_MS = 15_000;
-const UNREACHABLE_AFTER = 3;
+/** `start` stops waiting after this many failures without an answer or without permission. */
+const MAX_START_FAILURES = 3;
 const MAX_CLOSE_MS = 10_000;
 
-/** One member of a consumer group: from the partitions it is given to the handlers, and back to committed offsets. */
+/** One member of a consumer group: fetches assigned partitions, delivers records and commits settled offsets. */
 export class Subscriber implements Consumption {
   readonly #parts: SubscriberParts;
   readonly #sources: ReadonlyMap<string, Source>;
@@ -63,9 +60,9 @@ export class Subscriber implements Consumption {
     const { service, group, prefetch } = subscription;
     const name = randomToken().slice(0, 8);
     this.#sources = buildSources(topology, copies, subscription);
-    const askMs = Math.min(settings.timeoutMs, Math.max(1_000, settings.sessionTimeoutMs / 3));
+    const coordinatorTimeoutMs = Math.min(settings.timeoutMs, Math.max(1_000, settings.sessionTimeoutMs / 3));
     const groupName = topology.groupName(service, group);
-    this.#coordinator = new Coordinator(driver, groupName, `group-${name}`, askMs);
+    this.#coordinator = new Coordinator(driver, groupName, `group-${name}`, coordinatorTimeoutMs);
     this.#member = new GroupMember({
       coordinator: this.#coordinator,
       topics: [...this.#sources.keys()],
@@ -73,8 +70,8 @@ export class Subscriber implements Consumption {
       handOverMs: settings.handOverMs,
       prepare: () => this.#prepare(),
       owned: () => this.#partitions.listOwned(),
-      assigned: (assignment) => this.#applyAssignment(assignment),
-      fenced: () => this.#partitions.abandonAll(),
+      onAssigned: (assignment) => this.#applyAssignment(assignment),
+      onFenced: () => this.#partitions.abandonAll(),
     });
     const shared = { driver, directory, coordinator: this.#coordinator, member: this.#member };
     const partitions = (): Iterable<AssignedPartition> => this.#partitions;
@@ -82,28 +79,28 @@ export class Subscriber implements Consumption {
     this.#partitions = new Partitions({
       handOverMs: settings.handOverMs,
       commit: () => this.#committer.commitFinally(),
-      changed: () => this.#member.wake(),
+      onRelease: () => this.#member.wake(),
     });
-    this.#starter = new PartitionStarter({ ...shared, partitions, started: () => this.#fetcher.wake() });
+    this.#starter = new PartitionStarter({ ...shared, partitions, onStarted: () => this.#fetcher.wake() });
     this.#fetcher = new Fetcher({
       ...shared,
       partitions,
-      lane: `fetch-${name}`,
+      channel: `fetch-${name}`,
       waitMs: settings.fetchWaitMs,
-      atLeast: prefetch,
-      fetched: () => this.#dispatcher.dispatchNow(),
+      minBuffered: prefetch,
+      onFetched: () => this.#dispatcher.dispatchNow(),
       warn: settings.warn,
     });
     this.#dispatcher = new Dispatcher({
       prefetch,
       partitions,
-      open: () => this.#open,
-      hand: (partition, waiting) => this.#deliver(partition, waiting),
-      hungry: () => this.#fetcher.wake(),
+      countOpen: () => this.#open,
+      deliver: (partition, waiting) => this.#deliver(partition, waiting),
+      onIdle: () => this.#fetcher.wake(),
     });
   }
 
-  /** Resolves when the group's beginning is written down and we belong to it, or when the broker cannot be reached. */
+  /** Resolves when the start offsets are committed and the group is joined, or when the broker cannot be reached. */
   async start(): Promise<void> {
     let failures = 0;
     let giveUp: () => void = () => undefined;
@@ -111,7 +108,7 @@ export class Subscriber implements Consumption {
     const joined = this.#member
       .start((error) => {
         failures += error instanceof NoAnswerError || isSagaboxError(error) ? 1 : 0;
-        if (failures === UNREACHABLE_AFTER) giveUp();
+        if (failures === MAX_START_FAILURES) giveUp();
       })
       .then(() => this.#starter.waitForPending());
     await withDeadline(Promise.race([joined, unreachable]), MAX_JOIN_MS, () => undefined);
@@ -127,8 +124,8 @@ export class Subscriber implements Consumption {
   }
 
   health(): { readonly ok: boolean; readonly detail?: string } {
-    const trouble = this.#member.trouble ?? this.#starter.trouble ?? this.#fetcher.trouble;
-    if (trouble !== undefined) return { ok: false, detail: describeConnectionError(trouble) };
+    const error = this.#member.lastError ?? this.#starter.lastError ?? this.#fetcher.lastError;
+    if (error !== undefined) return { ok: false, detail: describeConnectionError(error) };
     return this.#member.isMember ? { ok: true } : { ok: false, detail: "not a member of the group yet" };
   }
 
@@ -143,7 +140,7 @@ export class Subscriber implements Consumption {
       await this.#fetcher.stop();
     };
     await withDeadline(leaveGroup(), MAX_CLOSE_MS, () => undefined);
-    // What did not end by itself ends with its connections.
+    // Closing the connections ends whatever did not finish in time.
     this.#committer.close();
     this.#partitions.abandonAll();
     void this.#fetcher.stop();
@@ -185,7 +182,7 @@ export class Subscriber implements Consumption {
         orderKey: keyed ? `${topic}/${received.message.key}` : null,
       },
       {
-        ended: (ended, how) => this.#finishDelivery(partition, waiting, ended, how),
+        onSettled: (settled, how) => this.#finishDelivery(partition, waiting, settled, how),
         copyForRetry: (options) => copies.copyToRetry(topic, record, options, delivery.signal),
         copyForDead: (note) => copies.copyToDeadLetters(topic, record, note, delivery.signal),
       },
@@ -204,7 +201,7 @@ export class Subscriber implements Consumption {
     this.#open -= 1;
     partition.deliveries.delete(delivery);
     if (how === "done") {
-      partition.line.complete(waiting.record.offset);
+      partition.offsets.complete(waiting.record.offset);
       this.#committer.scheduleCommit();
     } else if (how === "released") partition.putBack(waiting);
     this.#partitions.noteDeliveryEnd(partition);
@@ -225,14 +222,14 @@ function buildSources(
 interface DispatcherParts {
   readonly prefetch: number;
   readonly partitions: () => Iterable<AssignedPartition>;
-  /** How many are in handlers' hands. */
-  readonly open: () => number;
-  readonly hand: (partition: AssignedPartition, waiting: PendingRecord) => void;
-  /** There was room that nothing at hand could fill. */
-  readonly hungry: () => void;
+  /** Counts the deliveries in flight. */
+  readonly countOpen: () => number;
+  readonly deliver: (partition: AssignedPartition, waiting: PendingRecord) => void;
+  /** Called when another delivery would be allowed, but no buffered record is due. */
+  readonly onIdle: () => void;
 }
 
-/** Gives out what was read, a record of each partition in turn, never more than the prefetch at once. */
+/** Delivers buffered records, one of each partition in turn, with at most `prefetch` deliveries in flight. */
 class Dispatcher {
   readonly #parts: DispatcherParts;
   #paused = false;
@@ -249,13 +246,13 @@ class Dispatcher {
     this.#timer?.();
   }
 
-  /** Hands out soon, though not inside the caller. */
+  /** Delivers in a later turn of the event loop, not inside the caller. */
   dispatchSoon(): void {
     void yieldToEventLoop().then(() => this.dispatchNow());
   }
 
   dispatchNow(): void {
-    // A handler that settles at once comes back in here; the outer round goes on anyway.
+    // A handler that settles at once calls this again; the outer call continues anyway.
     if (this.#busy || this.#paused) return;
     this.#busy = true;
     try {
@@ -267,13 +264,13 @@ class Dispatcher {
 
   #dispatchAll(): void {
     const nowMs = systemClock.wallMs();
-    while (!this.#paused && this.#parts.open() < this.#parts.prefetch) {
+    while (!this.#paused && this.#parts.countOpen() < this.#parts.prefetch) {
       const found = this.#takeNext([...this.#parts.partitions()], nowMs);
       if (found === undefined) {
-        this.#parts.hungry();
+        this.#parts.onIdle();
         return this.#waitForDue(nowMs);
       }
-      this.#parts.hand(...found);
+      this.#parts.deliver(...found);
     }
   }
 
@@ -300,176 +297,144 @@ class Dispatcher {
   }
 }
 
-interface PartitionsParts {
-  readonly handOverMs: number;
-  readonly commit: () => Promise<void>;
-  /** We hold less than before: the group should hear of it. */
-  readonly changed: () => void;
-}
-
-/** The partitions we hold. One that is taken away is kept until what was handed out of it has ended. */
-class Partitions implements Iterable<AssignedPartition> {
-  readonly #parts: PartitionsParts;
-  readonly #held = new Map<string, AssignedPartition>();
-  readonly #leaving = new Map<AssignedPartition, CancelTimer>();
-
-  constructor(parts: PartitionsParts) {
-    this.#parts = parts;
-  }
-
-  [Symbol.iterator](): Iterator<AssignedPartition> {
-    return this.#held.values();
-  }
-
-  listOwned(): readonly OwnedPartitions[] {
-    return groupByTopic([...this.#held.values()], ({ topicId }) => topicId).map(([topicId, held]) => ({
-      topicId,
-      partitions: held.map(({ partition }) => partition),
-    }));
-  }
-
-  /** Takes what is new and begins to give away what is no longer ours. */
-  assign(
-    assignment: readonly OwnedPartitions[],
-    make: (topicId: string, partition: number) => AssignedPartition | undefined,
-  ): void {
-    const wanted = new Set<string>();
-    for (const { topicId, partitions } of assignment) {
-      for (const partition of partitions) {
-        const key = `${topicId}/${partition}`;
-        wanted.add(key);
-        const made = this.#held.has(key) ? undefined : make(topicId, partition);
-        if (made !== undefined) this.#held.set(key, made);
-      }
-    }
-    for (const partition of this.#held.values())
-      if (!wanted.has(partition.key)) this.#startRelease(partition);
-  }
-
-  /** A delivery of it has ended: it may have been the last one. */
-  noteDeliveryEnd(partition: AssignedPartition): void {
-    if (partition.deliveries.size > 0 || !this.#leaving.has(partition)) return;
-    void this.#finishRelease(partition);
-  }
-
-  abandonAll(): void {
-    for (const partition of this.#held.values()) {
-      this.#leaving.get(partition)?.();
-      partition.abandon();
-    }
-    this.#leaving.clear();
-    this.#held.clear();
-  }
-
-  #startRelease(partition: AssignedPartition): void {
-    if (this.#leaving.has(partition)) return;
-    partition.leave();
-    // What cannot be finished in time is aborted; it comes again at its new owner.
-    this.#leaving.set(
-      partition,
-      after(this.#parts.handOverMs, () => partition.abandonDeliveries()),
-    );
-    this.noteDeliveryEnd(partition);
-  }
-
-  async #finishRelease(partition: AssignedPartition): Promise<void> {
-    this.#leaving.get(partition)?.();
-    this.#leaving.delete(partition);
-    await this.#parts.commit();
-    if (this.#held.get(partition.key) !== partition) return;
-    this.#held.delete(partition.key);
-    partition.abandon();
-    this.#parts.changed();
-  }
-}
-
-interface CommitterParts {
-  readonly coordinator: Coordinator;
-  readonly member: GroupMember;
+interface FetcherParts {
+  readonly driver: KafkaDriver;
+  readonly directory: TopicDirectory;
+  readonly channel: string;
+  readonly waitMs: number;
+  /** A partition that buffers fewer records than this is fetched again. */
+  readonly minBuffered: number;
   readonly partitions: () => Iterable<AssignedPartition>;
-  readonly intervalMs: number;
+  readonly onFetched: () => void;
+  readonly warn: (warning: string) => void;
 }
 
-const MAX_WAIT_MS = 2_000;
-const MAX_FINAL_TRIES = 6;
-const FINAL_BACKOFF = { firstMs: 50, maxMs: 300 };
+interface FetchPosition {
+  readonly partition: AssignedPartition;
+  readonly from: number;
+}
 
-/** Writes down how far each partition is done, with our epoch: a member that was replaced can no longer commit. */
-class Committer {
-  readonly #parts: CommitterParts;
-  #timer: CancelTimer | undefined;
-  #running: Promise<void> = Promise.resolve();
-  #failures = 0;
-  #closed = false;
+const NO_LEADER = -1;
+const PARTITION_BYTES = 1_048_576;
+const REQUEST_BYTES = 8_388_608;
+const NO_LEADER_MS = 250;
 
-  constructor(parts: CommitterParts) {
+/** Runs one fetch loop per broker that leads owned partitions. Partitions with enough buffered records are skipped. */
+export class Fetcher {
+  readonly #parts: FetcherParts;
+  readonly #loops = new Map<number, Loop>();
+  #lastError: unknown;
+  #stopped = false;
+
+  constructor(parts: FetcherParts) {
     this.#parts = parts;
   }
 
-  /** Something was settled: it will be committed soon. */
-  scheduleCommit(): void {
-    if (this.#timer !== undefined || this.#closed) return;
-    const backoff = { firstMs: this.#parts.intervalMs, maxMs: MAX_WAIT_MS, jitter: 0 };
-    const waitMs = backoffMs(backoff, this.#failures + 1);
-    this.#timer = after(waitMs, () => {
-      this.#timer = undefined;
-      void this.commitNow();
+  get lastError(): unknown {
+    return this.#lastError;
+  }
+
+  /** Fetches again at once, because a partition has become readable. */
+  wake(): void {
+    if (this.#stopped) return;
+    for (const partition of this.#parts.partitions()) this.#startLoop(this.#findLeader(partition));
+    for (const loop of this.#loops.values()) loop.wake();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#parts.driver.drop(this.#parts.channel);
+    await Promise.all([...this.#loops.values()].map((loop) => loop.stop()));
+  }
+
+  #startLoop(node: number): void {
+    if (this.#loops.has(node)) return;
+    const loop = new Loop({
+      step: () => (node === NO_LEADER ? this.#findLeaders() : this.#fetchFrom(node)),
+      onError: (error) => this.#recordError(error),
+      maxBackoffMs: 2_000,
     });
+    this.#loops.set(node, loop);
+    void loop.start();
   }
 
-  /** Commits what is done; resolves when the broker has answered, also if it could not take it. */
-  commitNow(): Promise<void> {
-    this.#running = this.#running.then(() => this.#runCommit());
-    return this.#running;
+  #findLeader({ topic, partition }: AssignedPartition): number {
+    return this.#parts.directory.findKnown(topic)?.partitions[partition]?.leader ?? NO_LEADER;
   }
 
-  /** The last commits before partitions go: tried a few times, since our epoch may be changing at this moment. */
-  async commitFinally(): Promise<void> {
-    for (let tries = 1; tries <= MAX_FINAL_TRIES; tries++) {
-      await this.commitNow();
-      if (this.#findUncommitted().length === 0 || !this.#parts.member.isMember) return;
-      await sleep(backoffMs(FINAL_BACKOFF, tries));
-    }
-  }
-
-  close(): void {
-    this.#closed = true;
-    this.#timer?.();
-  }
-
-  async #runCommit(): Promise<void> {
-    try {
-      await this.#send();
-      this.#failures = 0;
-    } catch {
-      // Nothing is lost by a commit that fails: the next one says more. The heartbeat tells people what is wrong.
-      this.#failures += 1;
-    }
-    if (this.#findUncommitted().length > 0) this.scheduleCommit();
-  }
-
-  async #send(): Promise<void> {
-    const dirty = this.#findUncommitted();
-    const { coordinator, member } = this.#parts;
-    if (dirty.length === 0 || !member.isMember) return;
-    // The line as it is now: by the time of the answer the partition may have begun another one.
-    const asked = dirty.map(({ topic, partition, line }) => ({ topic, partition, line, offset: line.safe }));
-    const answers = await coordinator.commit(
-      member.membership,
-      asked.map(({ topic, partition, offset }) => ({ topic, partition, offset })),
-    );
-    for (const { topic, partition, line, offset } of asked) {
-      const answer = answers.find((found) => found.topic === topic && found.partition === partition);
-      if (answer?.code === codes.none) line.noteCommit(offset);
-    }
-    const failed = answers.find(({ code }) => code !== codes.none)?.code;
-    if (failed === codes.unknownMember || failed === codes.fencedMember) member.loseMembership();
-    else if (failed !== undefined) throw new Error(`commit: ${codeText(failed)}`);
-  }
-
-  #findUncommitted(): AssignedPartition[] {
+  #findReadable(node: number): AssignedPartition[] {
     return [...this.#parts.partitions()].filter(
-      ({ state, line }) => (state === "open" || state === "leaving") && line.safe > line.committed,
+      (partition) => partition.hasRoomFor(this.#parts.minBuffered) && this.#findLeader(partition) === node,
+    );
+  }
+
+  async #fetchFrom(node: number): Promise<number> {
+    const readable = this.#findReadable(node);
+    if (readable.length === 0) return Infinity;
+    const { driver, channel, waitMs } = this.#parts;
+    const requested = new Map<string, FetchPosition>(
+      readable.map((partition) => [partition.key, { partition, from: partition.position }]),
+    );
+    const fetched = await driver.fetch(channel, node, {
+      waitMs,
+      maxBytes: REQUEST_BYTES,
+      partitions: readable.map(({ topicId, partition, position }) => ({
+        topicId,
+        partition,
+        offset: position,
+        maxBytes: PARTITION_BYTES,
+      })),
+    });
+    this.#lastError = undefined;
+    let repaired = false;
+    for (const found of fetched) {
+      const request = requested.get(`${found.topicId}/${found.partition}`);
+      if (request === undefined) continue;
+      if (found.code === codes.none) request.partition.take(found, request.from);
+      else repaired = (await this.#repair(request, found)) || repaired;
+    }
+    this.#parts.onFetched();
+    return repaired ? NO_LEADER_MS : 0;
+  }
+
+  async #repair({ partition, from }: FetchPosition, found: FetchedPartition): Promise<boolean> {
+    const { directory, driver, warn } = this.#parts;
+    const { topic } = partition;
+    if (found.code === codes.offsetOutOfRange) {
+      const view = directory.findKnown(topic);
+      const first = view === undefined ? [] : await listOffsets(driver, [view], "beginning");
+      const offset = first.find((start) => start.partition === partition.partition)?.offset ?? found.logStart;
+      warn(
+        `Topic "${topic}", partition ${partition.partition}: offset ${from} is no longer in the log; ` +
+          `reading continues at ${offset}. The consumer was away for longer than the topic's retention.`,
+      );
+      partition.restart(offset, from);
+      return true;
+    }
+    if (isStaleView(found.code)) await directory.describe([topic]);
+    else this.#lastError = new Error(`topic "${topic}": ${codeText(found.code)}`);
+    this.wake();
+    return true;
+  }
+
+  async #findLeaders(): Promise<number> {
+    const lost = [...this.#parts.partitions()].filter(
+      (partition) => this.#findLeader(partition) === NO_LEADER,
+    );
+    if (lost.length === 0) return Infinity;
+    await this.#parts.directory.describe([...new Set(lost.map(({ topic }) => topic))]);
+    this.wake();
+    return NO_LEADER_MS;
+  }
+
+  // The broker may be gone for good, and other brokers may lead its partitions now.
+  #recordError(error: unknown): void {
+    this.#lastError = error;
+    const topics = [...new Set([...this.#parts.partitions()].map(({ topic }) => topic))];
+    if (topics.length === 0 || this.#stopped) return;
+    this.#parts.directory.describe(topics).then(
+      () => this.wake(),
+      () => undefined,
     );
   }
 }

@@ -2,14 +2,13 @@ import { SagaboxError } from "../../errors/index.ts";
 import { sleep, systemClock, withDeadline } from "../../runtime/index.ts";
 import { codes, codeText } from "./kafka-codes.ts";
 import type { KafkaDriver, NewTopic, TopicView } from "./driver.ts";
-import type { KafkaSettings } from "./options.ts";
-import type { TopicSettings } from "./topic-options.ts";
+import type { KafkaSettings, TopicSettings } from "./options.ts";
 
 export type TopicPurpose = "messages" | "retry" | "dead letters";
 
 const FRESH_MS = 60_000;
 const PROPAGATION_MS = 10_000;
-/** Room for what is written beside a message when it is tried again or buried. */
+/** Bytes for the headers that a retry or a dead letter adds to a message. */
 const DEAD_LETTER_NOTE_BYTES = 131_072;
 
 interface KnownTopic {
@@ -17,12 +16,12 @@ interface KnownTopic {
   readonly seenMs: number;
 }
 
-/** What we know of topics: where their partitions are led. Missing ones are made, others are looked at once. */
+/** Caches topics and their partition leaders, creates missing topics, and checks the settings of each topic once. */
 export class TopicDirectory {
   readonly #driver: KafkaDriver;
   readonly #settings: KafkaSettings;
   readonly #known = new Map<string, KnownTopic>();
-  readonly #asking = new Map<string, Promise<TopicView>>();
+  readonly #lookups = new Map<string, Promise<TopicView>>();
   readonly #examined = new Set<string>();
   readonly #warned = new Set<string>();
 
@@ -31,19 +30,19 @@ export class TopicDirectory {
     this.#settings = settings;
   }
 
-  /** The topic as last seen, made if it was not there. */
+  /** Returns the topic, cached up to a minute, and creates it if missing. Throws TRANSPORT_UNROUTABLE if it cannot. */
   ensure(name: string, purpose: TopicPurpose = "messages"): Promise<TopicView> {
     const known = this.#known.get(name);
     if (known !== undefined && systemClock.monotonicMs() - known.seenMs < FRESH_MS)
       return Promise.resolve(known.view);
-    const asking = this.#asking.get(name);
-    if (asking !== undefined) return asking;
-    const finding = this.#find(name, purpose).finally(() => this.#asking.delete(name));
-    this.#asking.set(name, finding);
-    return finding;
+    const running = this.#lookups.get(name);
+    if (running !== undefined) return running;
+    const lookup = this.#find(name, purpose).finally(() => this.#lookups.delete(name));
+    this.#lookups.set(name, lookup);
+    return lookup;
   }
 
-  /** As last seen, however long ago. */
+  /** Returns the cached topic, however old. */
   findKnown(name: string): TopicView | undefined {
     return this.#known.get(name)?.view;
   }
@@ -53,13 +52,13 @@ export class TopicDirectory {
     return undefined;
   }
 
-  /** The next look asks the broker. */
+  /** Makes the next `ensure` ask the broker. */
   forget(name: string): void {
     const known = this.#known.get(name);
     if (known !== undefined) this.#known.set(name, { ...known, seenMs: -Infinity });
   }
 
-  /** Looks at several at once, making none. */
+  /** Looks up several topics without creating any. Missing topics are left out. */
   async describe(names: readonly string[]): Promise<readonly TopicView[]> {
     const { topics } = await this.#driver.describe(names);
     const found = topics.filter(({ code }) => code === codes.none);
@@ -86,11 +85,11 @@ export class TopicDirectory {
     if (answer === undefined || answer.code === codes.none || answer.code === codes.topicExists) return;
     throw new SagaboxError(
       "TRANSPORT_UNROUTABLE",
-      `Topic "${topic.name}" cannot be made: ${answer.detail || codeText(answer.code)}.`,
+      `Topic "${topic.name}" cannot be created: ${answer.detail || codeText(answer.code)}.`,
     );
   }
 
-  // A new topic is known to the controller before each broker has heard of it and chosen leaders.
+  // The controller knows a new topic before every broker knows it and its partitions have leaders.
   async #waitForTopic(name: string): Promise<TopicView | undefined> {
     const endMs = systemClock.monotonicMs() + PROPAGATION_MS;
     for (;;) {
@@ -109,21 +108,24 @@ export class TopicDirectory {
       before.partitions.length !== view.partitions.length
     ) {
       this.#settings.warn(
-        `Topic "${view.name}" has ${view.partitions.length} partitions now, it had ${before.partitions.length}: keys ` +
+        `Topic "${view.name}" now has ${view.partitions.length} partitions, before ${before.partitions.length}: keys ` +
           `move to other partitions, and the order of a key is not kept across the change.`,
       );
     }
     this.#known.set(view.name, { view, seenMs: systemClock.monotonicMs() });
   }
 
-  // P-08: acknowledged messages are only as safe as their copies.
+  // P-08: confirmed messages are only as durable as the topic's replication.
   async #checkSettings(view: TopicView, nodes: number): Promise<void> {
     if (this.#examined.has(view.name)) return;
     this.#examined.add(view.name);
     const copies = Math.min(...view.partitions.map(({ replicas }) => replicas));
-    if (nodes === 1) return this.#warnOnce("The cluster has a single broker: what its disk loses is lost.");
+    if (nodes === 1)
+      return this.#warnOnce("The cluster has a single broker: messages are lost if its disk fails.");
     if (copies === 1)
-      return this.#warnOnce(`Topic "${view.name}" has a single copy: what one broker loses is lost.`);
+      return this.#warnOnce(
+        `Topic "${view.name}" has a single replica: messages are lost if that broker fails.`,
+      );
     const settings = await withDeadline(
       this.#driver.topicSettings([view.name]),
       5_000,
@@ -131,7 +133,7 @@ export class TopicDirectory {
     ).catch(() => new Map<string, ReadonlyMap<string, string>>());
     if (settings.get(view.name)?.get("min.insync.replicas") === "1")
       this.#warnOnce(
-        `Topic "${view.name}" has min.insync.replicas=1: a message may be confirmed by one broker and lost with it.`,
+        `Topic "${view.name}" has min.insync.replicas=1: a message confirmed by one broker alone is lost if it fails.`,
       );
   }
 
@@ -142,7 +144,7 @@ export class TopicDirectory {
   }
 }
 
-/** What a new topic looks like. */
+/** Returns the settings of a new topic. */
 export function planTopic(
   name: string,
   purpose: TopicPurpose,
@@ -169,6 +171,6 @@ export function planTopic(
 
 function topicMissing(name: string, code: number): SagaboxError {
   const reason =
-    code === codes.unknownTopic ? "is not there, and making topics is switched off" : codeText(code);
+    code === codes.unknownTopic ? "does not exist, and creating topics is switched off" : codeText(code);
   return new SagaboxError("TRANSPORT_UNROUTABLE", `Topic "${name}": ${reason}.`);
 }

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { isValidTopic } from "../../message/index.ts";
 import { retryStep, Topology } from "./topology.ts";
 
-test("B2, B6: names follow from prefix, topic, service and group", () => {
+test("B2, B6: names are built from prefix, topic, service and group", () => {
   const topology = new Topology("shop.");
   expect(topology.topicName("events.order.placed")).toBe("shop.events.order.placed");
   expect(topology.groupName("orders", "billing")).toBe("shop.orders.billing");
@@ -12,7 +12,7 @@ test("B2, B6: names follow from prefix, topic, service and group", () => {
   );
 });
 
-test("a name that is too long is shortened, stays legal, and stays different from others", () => {
+test("a long name is shortened to a valid, unique name", () => {
   const topology = new Topology("shop.");
   const topic = "t".repeat(249);
   const names = [
@@ -27,7 +27,7 @@ test("a name that is too long is shortened, stays legal, and stays different fro
   expect(names[1]).toMatch(/\.dlq$/);
 });
 
-test("letters that Kafka does not take are replaced, and two such names do not meet", () => {
+test("invalid characters are replaced, and the names stay different", () => {
   const topology = new Topology();
   const [one, two] = ["a b", "a/b"].map((group) => topology.retryTopic("t", "s", group, 1));
   expect(one).not.toBe(two);

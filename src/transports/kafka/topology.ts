@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 const MAX_NAME_LENGTH = 249;
 const MAX_CACHED_TOPICS = 1_000;
 
-/** Every name at the broker, made from the prefix alone, so that two processes always agree. */
+/** Builds every topic and group name at the broker. Names depend only on the prefix, so that all processes agree. */
 export class Topology {
   readonly #prefix: string;
   readonly #topics = new Map<string, string>();
@@ -25,18 +25,18 @@ export class Topology {
     return `${this.#prefix}${service}.${group}`;
   }
 
-  /** The dead of a topic, of all its groups. */
+  /** The topic for dead letters of all groups that read a topic. */
   deadLetterTopic(topic: string): string {
     return shortenName(`${this.#prefix}${topic}`, ".dlq");
   }
 
-  /** What one group tries again later; `step` counts from 1. */
+  /** The topic for messages that one group retries later; `step` counts from 1. */
   retryTopic(topic: string, service: string, group: string, step: number): string {
     return shortenName(`${this.#prefix}${topic}.${service}.${group}`, `.retry-${step}`);
   }
 }
 
-// Kafka takes names of 249 characters; a longer one keeps its beginning and a digest of the whole.
+// Kafka allows 249 characters. A longer name is cut and gets a digest of the full name.
 function shortenName(name: string, suffix: string): string {
   const legal = name.replaceAll(/[^A-Za-z0-9._-]/g, "_");
   const changed = legal !== name || legal.length + suffix.length > MAX_NAME_LENGTH;
@@ -45,7 +45,7 @@ function shortenName(name: string, suffix: string): string {
   return `${legal.slice(0, MAX_NAME_LENGTH - suffix.length - digest.length - 1)}-${digest}${suffix}`;
 }
 
-/** The first step that is long enough, counted from 1; the last one for everything longer. */
+/** Returns the first step that is at least `delayMs` long, counted from 1, or the last step if none is. */
 export function retryStep(delayMs: number, stepsMs: readonly number[]): number {
   const found = stepsMs.findIndex((stepMs) => delayMs <= stepMs);
   return found === -1 ? stepsMs.length : found + 1;

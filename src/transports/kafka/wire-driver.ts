@@ -8,8 +8,7 @@ import type {
   Writer,
 } from "@platformatic/kafka";
 import { random, sleep } from "../../runtime/index.ts";
-import { platformatic } from "./client.ts";
-import { Connections, describeConnectionError, formatAddress } from "./connections.ts";
+import { Connections, describeConnectionError, formatAddress, platformatic } from "./connections.ts";
 import {
   type ClusterView,
   type Commit,
@@ -45,7 +44,7 @@ const READ_COMMITTED = 1;
 const MAX_IDENTITY_TRIES = 30;
 const IDENTITY_WAIT_MS = 100;
 
-/** The driver over the single requests of @platformatic/kafka; its producer and consumer are not used. */
+/** Implements the driver with single requests of @platformatic/kafka, without its producer and consumer. */
 export class WireDriver implements KafkaDriver {
   readonly #settings: KafkaSettings;
   readonly #connections: Connections;
@@ -121,7 +120,7 @@ export class WireDriver implements KafkaDriver {
     );
   }
 
-  // A cluster that has just come up hands out identities a moment after it answers.
+  // A cluster that has just started answers requests a moment before it can assign producer ids.
   async newIdentity(): Promise<ProducerIdentity> {
     for (let tries = 1; ; tries++) {
       const answer = await this.#requestAnyNode((connection) =>
@@ -135,14 +134,14 @@ export class WireDriver implements KafkaDriver {
   }
 
   async produce(node: number, request: ProduceRequest): Promise<readonly ProduceAnswer[]> {
-    const written = encodeBatches(request);
+    const encoded = encodeBatches(request);
     const answer = await this.#requestNode("produce", node, (connection) =>
-      sendProduce(connection, () => writeProduceRequest(request.timeoutMs, written)),
+      sendProduce(connection, () => writeProduceRequest(request.timeoutMs, encoded)),
     );
-    return toProduceAnswers(answer, written);
+    return toProduceAnswers(answer, encoded);
   }
 
-  async fetch(lane: string, node: number, request: FetchRequest): Promise<readonly FetchedPartition[]> {
+  async fetch(channel: string, node: number, request: FetchRequest): Promise<readonly FetchedPartition[]> {
     const topics = groupByTopic(request.partitions, ({ topicId }) => topicId).map(
       ([topicId, partitions]) => ({
         topicId,
@@ -156,7 +155,7 @@ export class WireDriver implements KafkaDriver {
       }),
     );
     const { waitMs, maxBytes } = request;
-    const ask = (connection: Connection) =>
+    const sendFetch = (connection: Connection) =>
       platformatic.client.fetchV17.api.async(
         connection,
         waitMs,
@@ -169,7 +168,7 @@ export class WireDriver implements KafkaDriver {
         [],
         "",
       );
-    const answer = await this.#requestNode(lane, node, ask, waitMs);
+    const answer = await this.#requestNode(channel, node, sendFetch, waitMs);
     return toFetchedPartitions(answer, topics);
   }
 
@@ -199,24 +198,24 @@ export class WireDriver implements KafkaDriver {
     );
     const [found] = coordinators;
     if (found === undefined || found.errorCode !== 0 || found.nodeId < 0)
-      throw new Error(`no broker keeps group ${group} yet: ${codeText(found?.errorCode ?? 0)}`);
+      throw new Error(`no broker coordinates group ${group} yet: ${codeText(found?.errorCode ?? 0)}`);
     this.#nodes.set(found.nodeId, { host: found.host, port: found.port });
     return found.nodeId;
   }
 
-  heartbeat(lane: string, node: number, beat: Heartbeat): Promise<HeartbeatAnswer> {
-    return this.#requestNode(lane, node, (connection) => sendHeartbeat(connection, beat)).then(
+  heartbeat(channel: string, node: number, beat: Heartbeat): Promise<HeartbeatAnswer> {
+    return this.#requestNode(channel, node, (connection) => sendHeartbeat(connection, beat)).then(
       toHeartbeatAnswer,
     );
   }
 
-  async commit(lane: string, node: number, commit: Commit): Promise<readonly PartitionAnswer[]> {
-    const answer = await this.#requestNode(lane, node, (connection) => sendCommit(connection, commit));
+  async commit(channel: string, node: number, commit: Commit): Promise<readonly PartitionAnswer[]> {
+    const answer = await this.#requestNode(channel, node, (connection) => sendCommit(connection, commit));
     return flattenAnswers(answer.topics, () => ({}));
   }
 
-  committed(lane: string, node: number, request: CommittedRequest): Promise<CommittedAnswer> {
-    return this.#requestNode(lane, node, (connection) => sendFetchCommitted(connection, request)).then(
+  committed(channel: string, node: number, request: CommittedRequest): Promise<CommittedAnswer> {
+    return this.#requestNode(channel, node, (connection) => sendFetchCommitted(connection, request)).then(
       toCommittedAnswer,
     );
   }
@@ -228,8 +227,8 @@ export class WireDriver implements KafkaDriver {
     return answer.groups.map(({ groupId }) => groupId);
   }
 
-  drop(lane: string): void {
-    this.#connections.drop(lane);
+  drop(channel: string): void {
+    this.#connections.drop(channel);
   }
 
   close(): Promise<void> {
@@ -237,17 +236,17 @@ export class WireDriver implements KafkaDriver {
   }
 
   #requestNode<T>(
-    lane: string,
+    channel: string,
     node: number,
     request: (connection: Connection) => Promise<T>,
     waitMs?: number,
   ): Promise<T> {
     const broker = this.#nodes.get(node);
     if (broker === undefined) throw new NoAnswerError(`broker ${node} is not known`, false, undefined);
-    return this.#connections.request(lane, broker, request, waitMs);
+    return this.#connections.request(channel, broker, request, waitMs);
   }
 
-  // Bootstrap addresses first, since they are what the user vouched for; then what the cluster told of itself.
+  // Bootstrap addresses are tried first, because the user configured them; then the brokers that the cluster reported.
   async #requestAnyNode<T>(request: (connection: Connection) => Promise<T>): Promise<T> {
     const known = [...this.#settings.brokers, ...this.#nodes.values()];
     const brokers = [...new Map(known.map((broker) => [formatAddress(broker), broker])).values()];
@@ -285,7 +284,7 @@ export function encodeBatches(request: ProduceRequest): EncodedBatch[] {
   }));
 }
 
-/** Around the client's own writer: its request takes records only as objects of its own. */
+/** Sends a produce request without the client's own produce call, which accepts records only as its own objects. */
 function sendProduce(connection: Connection, payload: () => Writer): Promise<Answer> {
   const { parseResponse } = platformatic.client.produceV11;
   return new Promise((resolve, reject) => {
@@ -296,13 +295,13 @@ function sendProduce(connection: Connection, payload: () => Writer): Promise<Ans
   });
 }
 
-export function writeProduceRequest(timeoutMs: number, written: readonly EncodedBatch[]): Writer {
+export function writeProduceRequest(timeoutMs: number, encoded: readonly EncodedBatch[]): Writer {
   return platformatic.client.Writer.create()
     .appendString(null) // no transaction
     .appendInt16(ALL_REPLICAS)
     .appendInt32(timeoutMs)
     .appendArray(
-      groupByTopic(written, ({ topic }) => topic),
+      groupByTopic(encoded, ({ topic }) => topic),
       (topics, [topic, batches]) => {
         topics.appendString(topic).appendArray(batches, (partitions, { partition, bytes }) => {
           partitions
@@ -315,10 +314,10 @@ export function writeProduceRequest(timeoutMs: number, written: readonly Encoded
     .appendTaggedFields();
 }
 
-function toProduceAnswers({ responses }: Answer, written: readonly EncodedBatch[]): readonly ProduceAnswer[] {
+function toProduceAnswers({ responses }: Answer, encoded: readonly EncodedBatch[]): readonly ProduceAnswer[] {
   return responses.flatMap(({ name, partitionResponses }) =>
     partitionResponses.map(({ index, errorCode }) => {
-      const own = written.find(({ topic, partition }) => topic === name && partition === index);
+      const own = encoded.find(({ topic, partition }) => topic === name && partition === index);
       return { topic: name, partition: index, code: errorCode, bytes: own?.bytes.length ?? 0 };
     }),
   );
@@ -328,7 +327,7 @@ type HeartbeatResponse = ReturnType<typeof consumerGroupHeartbeatV1.parseRespons
 type CommitResponse = ReturnType<typeof offsetCommitV9.parseResponse>;
 type CommittedResponse = ReturnType<typeof offsetFetchV9.parseResponse>;
 
-/** Always the whole of what we hold, so that the answer is always the whole of what should be ours. */
+/** Every heartbeat lists all owned partitions, so that its answer is always the full assignment. */
 function sendHeartbeat(connection: Connection, beat: Heartbeat): Promise<HeartbeatResponse> {
   const { group, member, epoch, handOverMs, topics } = beat;
   const owned = beat.owned.map(({ topicId, partitions }) => ({ topicId, partitions: [...partitions] }));
@@ -372,8 +371,8 @@ function sendFetchCommitted(connection: Connection, request: CommittedRequest): 
     name,
     partitionIndexes: partitions.map(({ partition }) => partition),
   }));
-  const asked = [{ groupId: group, memberId: member, memberEpoch: epoch, topics }];
-  return platformatic.client.offsetFetchV9.api.async(connection, asked, false);
+  const groups = [{ groupId: group, memberId: member, memberEpoch: epoch, topics }];
+  return platformatic.client.offsetFetchV9.api.async(connection, groups, false);
 }
 
 function toCommittedAnswer({ groups: [found] }: CommittedResponse): CommittedAnswer {
@@ -385,7 +384,7 @@ function toCommittedAnswer({ groups: [found] }: CommittedResponse): CommittedAns
   return { code: code === 0 ? failed : code, offsets: offsets.filter(({ offset }) => offset >= 0) };
 }
 
-/** Where things are in a batch of the second version; the records come behind. */
+/** Byte offsets of fields in a record batch of version 2; the records follow. */
 const LENGTH = 8;
 const MAGIC = 16;
 const CHECKSUM = 17;
@@ -399,16 +398,16 @@ const SEQUENCE = 53;
 const COUNT = 57;
 const RECORDS = 61;
 
-/** The fields of a record before what it holds: its length, how it differs from the batch in time and place. */
+/** Most bytes of a record's fields before its contents: length, attributes, time delta and offset delta. */
 const RECORD_FIELDS = 24;
 const MAX_KEPT_BYTES = 1_048_576;
 
-/** Room to write in. It is one and the same for all batches, since each is written without a pause. */
+/** Buffer for encoding, shared by all batches because each is encoded synchronously. */
 let scratch = Buffer.allocUnsafeSlow(65_536);
 
 /**
- * A batch as the broker stores it. The client has a writer too, but one that makes several objects of each field: with
- * our headers that was most of what it cost to send a message.
+ * Encodes a record batch as the broker stores it. The client's own writer creates several objects per field, which with
+ * our headers was most of the cost of sending a message.
  */
 export function encodeRecordBatch(batch: ProduceBatch, { identity, compression }: ProduceRequest): Buffer {
   const { records, sequence } = batch;
@@ -420,8 +419,8 @@ export function encodeRecordBatch(batch: ProduceBatch, { identity, compression }
     end = writeRecord(record, n, record.timestampMs - firstMs, end);
   }
   const algorithm = platformatic.client.compressionsAlgorithms[compression];
-  const written = scratch.subarray(RECORDS, end);
-  const body = compression === "none" ? written : algorithm.compressSync(written);
+  const encoded = scratch.subarray(RECORDS, end);
+  const body = compression === "none" ? encoded : algorithm.compressSync(encoded);
   const bytes = Buffer.allocUnsafe(RECORDS + body.length);
   bytes.set(body, RECORDS);
   bytes.fill(0, 0, ATTRIBUTES);
@@ -440,14 +439,14 @@ export function encodeRecordBatch(batch: ProduceBatch, { identity, compression }
   return bytes;
 }
 
-// Bytes in a writer of its own are not copied before they are counted.
+// Wrapping the bytes in a new writer avoids copying them for the checksum.
 function computeChecksum(bytes: Buffer): number {
   const { crc32c, Writer } = platformatic.client;
   return crc32c(Writer.create().append(bytes).dynamicBuffer);
 }
 
 function writeRecord(record: OutgoingRecord, offset: number, delayMs: number, start: number): number {
-  const contents = record.room.bytes.subarray(record.start, record.end);
+  const contents = record.buffer.bytes.subarray(record.start, record.end);
   reserveScratch(start + RECORD_FIELDS + contents.length);
   const length = 1 + varintBytes(delayMs) + varintBytes(offset) + contents.length;
   let at = writeVarint(scratch, length, start);

@@ -44,18 +44,18 @@ const read = (batches: RecordsBatch[], from: number, aborted: [producer: number,
   return { values: records.map(({ offset, value }) => `${offset}:${value.toString()}`), next };
 };
 
-test("a batch that begins before the place we asked for gives only what is new", () => {
+test("records before the requested offset are skipped", () => {
   expect(read([batch({ first: 5, values: ["a", "b", "c"] })], 6)).toEqual({
     values: ["6:b", "7:c"],
     next: 8,
   });
 });
 
-test("nothing came, so nothing is passed over", () => {
+test("an answer without batches has no next offset", () => {
   expect(read([], 6)).toEqual({ values: [], next: undefined });
 });
 
-test("what a foreign transaction took back is passed over; what another one committed is not", () => {
+test("records of an aborted transaction are skipped; those of a committed one are not", () => {
   const transactional = IS_TRANSACTIONAL;
   const batches = [
     batch({ first: 0, values: ["gone"], producer: 1, attributes: transactional }),

@@ -1,11 +1,11 @@
 import type { RecordsBatch } from "@platformatic/kafka";
 import type { FetchedPartition, IncomingRecord, PartitionAnswer } from "./driver.ts";
 
-/** Bits in the attributes of a batch. */
+/** Bits in the attributes of a record batch. */
 const IS_TRANSACTIONAL = 0x10;
 const IS_CONTROL = 0x20;
 
-/** Items of one topic beside each other. */
+/** Groups items by topic, in order of first appearance. */
 export function groupByTopic<T>(items: readonly T[], topicOf: (item: T) => string): [string, T[]][] {
   const topics = new Map<string, T[]>();
   for (const item of items) {
@@ -59,10 +59,10 @@ interface RequestedTopic {
 
 export function toFetchedPartitions(
   answer: FetchAnswer,
-  asked: readonly RequestedTopic[],
+  requested: readonly RequestedTopic[],
 ): FetchedPartition[] {
   const positions = new Map(
-    asked.flatMap(({ topicId, partitions }) =>
+    requested.flatMap(({ topicId, partitions }) =>
       partitions.map(({ partition, fetchOffset }) => [`${topicId}/${partition}`, fetchOffset]),
     ),
   );
@@ -82,7 +82,7 @@ export function toFetchedPartitions(
   );
 }
 
-/** What was committed, from `from` on: a batch may begin earlier, and holds what aborted transactions left behind. */
+/** Returns the committed records from offset `from`. A batch may begin earlier, or belong to an aborted transaction. */
 export function readRecords(
   data: Pick<PartitionData, "abortedTransactions" | "records">,
   from: bigint,

@@ -125,7 +125,7 @@ describe.skipIf(missing)("faults between us and Kafka", () => {
     await server.kill();
     await emptyLogs(server.data, `${options.prefix}events.order.placed`);
     await server.start();
-    await eventually(() => warnings.some((warning) => warning.includes("not in the log any more")));
+    await eventually(() => warnings.some((warning) => warning.includes("no longer in the log")));
     const again = createTransport(options);
     expect(await publish(again, aMessage({ id: "new", key: "k" }))).toEqual([{ kind: "published" }]);
     await member.until(() => member.ids.includes("new"));

@@ -16,7 +16,7 @@ export class SilencedDriver implements KafkaDriver {
 
   /** Ends every connection; new ones may be made at once. */
   cut(): void {
-    for (const lane of this.#lanes) this.#inner.drop(lane);
+    for (const channel of this.#lanes) this.#inner.drop(channel);
   }
 
   describe: KafkaDriver["describe"] = (...args) => this.#unlessSilenced(() => this.#inner.describe(...args));
@@ -37,11 +37,11 @@ export class SilencedDriver implements KafkaDriver {
   committed: KafkaDriver["committed"] = (...args) =>
     this.#unlessSilenced(() => this.#inner.committed(...args));
   groups: KafkaDriver["groups"] = (...args) => this.#unlessSilenced(() => this.#inner.groups(...args));
-  drop: KafkaDriver["drop"] = (lane) => this.#inner.drop(lane);
+  drop: KafkaDriver["drop"] = (channel) => this.#inner.drop(channel);
   close: KafkaDriver["close"] = () => this.#inner.close();
 
-  #onLane<T>(lane: string, request: () => Promise<T>): Promise<T> {
-    this.#lanes.add(lane);
+  #onLane<T>(channel: string, request: () => Promise<T>): Promise<T> {
+    this.#lanes.add(channel);
     return this.#unlessSilenced(request);
   }
 

@@ -22,7 +22,7 @@ function setup(places = 8) {
     nowMs: 5_000,
   });
   const add = (...ids: readonly string[]): void => {
-    for (const id of ids) room.add({ instance: instance(id), mail: false, startedHere: false });
+    for (const id of ids) room.add({ instance: instance(id), mayHaveInput: false, startedHere: false });
   };
   const leave = (times: number): void => {
     for (let n = 0; n < times; n++) room.countRelease();
@@ -82,7 +82,7 @@ test("what comes for one that waits is known when it is called", () => {
   const { room, add } = setup();
   add("a");
   expect([room.poke("a"), room.poke("b")]).toEqual([true, false]);
-  expect(room.next()?.mail).toBe(true);
+  expect(room.next()?.mayHaveInput).toBe(true);
 });
 
 test("whoever has waited too long is shown out, and nobody else", () => {

@@ -19,13 +19,14 @@ interface WaitingInstance {
   readonly instance: LoadedInstance;
   readonly startedHere: boolean;
   readonly sinceMs: number;
-  mail: boolean;
+  mayHaveInput: boolean;
 }
 
 /** A claimed instance that is ready to run. */
 export interface ClaimedInstance {
   readonly instance: LoadedInstance;
-  readonly mail: boolean;
+  /** Whether the task reads pending input first. */
+  readonly mayHaveInput: boolean;
   readonly startedHere: boolean;
 }
 
@@ -64,23 +65,23 @@ export class ClaimAheadBuffer {
     this.#measure();
   }
 
-  add({ instance, mail, startedHere }: ClaimedInstance): void {
-    this.#waiting.set(instance.id, { instance, mail, startedHere, sinceMs: this.#nowMs() });
+  add({ instance, mayHaveInput, startedHere }: ClaimedInstance): void {
+    this.#waiting.set(instance.id, { instance, mayHaveInput, startedHere, sinceMs: this.#nowMs() });
   }
 
   /** Marks that an instance has pending input. Returns false if the instance is not in the buffer. */
   poke(id: string): boolean {
     const known = this.#waiting.get(id);
-    if (known !== undefined) known.mail = true;
+    if (known !== undefined) known.mayHaveInput = true;
     return known !== undefined;
   }
 
   /** Removes and returns the instance that has waited longest. */
   next(): ClaimedInstance | undefined {
-    for (const [id, { instance, mail, startedHere, sinceMs }] of this.#waiting) {
+    for (const [id, { instance, mayHaveInput, startedHere, sinceMs }] of this.#waiting) {
       this.#waiting.delete(id);
       const nowMs = instance.nowMs + (this.#nowMs() - sinceMs);
-      return { instance: atTime(instance, nowMs), mail, startedHere };
+      return { instance: atTime(instance, nowMs), mayHaveInput, startedHere };
     }
     return undefined;
   }

@@ -77,7 +77,7 @@ interface ApplyOptions {
 interface ApplyResult {
   readonly instance: LoadedInstance;
   /** Whether the new instance has pending input that arrived before its start. */
-  readonly mail?: boolean;
+  readonly hasInput?: boolean;
   readonly ignored?: string;
 }
 
@@ -149,11 +149,11 @@ export class SagaEngine {
     const released = release?.(sendable) ?? false;
     const transition = this.#transition(definition, before, sendable, cause, { release: released, whole });
     if (transition === undefined) return this.#applyWithoutResult(tx, definition, before, cause);
-    const mail = await writeTransition(this.sql, tx, before, transition, birth);
+    const hasInput = await writeTransition(this.sql, tx, before, transition, birth);
     for (const one of outgoing) await tx.send(one);
     for (const effect of sendable.effects) await applyFamilyEffect(this, tx, before, sendable, effect);
     tx.onCommit(() => this.emitChanges(before, sendable));
-    return { instance: applyDecision(before, sendable), mail };
+    return { instance: applyDecision(before, sendable), hasInput };
   }
 
   // A result that is too large is dropped, so that it does not block later inputs.

@@ -92,17 +92,17 @@ export class InstanceHandle {
     const { id } = this.#instance;
     const ticked = await begin(async (tx) => {
       let instance = await this.#load(tx);
-      let { rows } = await tx.run<PendingInputRow>(engine.sql.mail, [id]);
+      let { rows } = await tx.run<PendingInputRow>(engine.sql.input, [id]);
       if (rows.some(({ cause }) => cause === COLLECT)) {
         await tx.run(engine.sql.collect, [id, instance.type, instance.key]);
-        ({ rows } = await tx.run<PendingInputRow>(engine.sql.mail, [id]));
+        ({ rows } = await tx.run<PendingInputRow>(engine.sql.input, [id]));
       }
       for (const { id: inputId, cause, input: text } of rows) {
         const input = await decodePendingInput(engine.parts.vault, inputId, text, tx);
         ({ instance } = await engine.apply(tx, definition, instance, { cause, input }));
       }
       if (rows.length > 0)
-        await tx.run(engine.sql.forgetMail, [id, toArrayLiteral(rows.map((row) => row.id))]);
+        await tx.run(engine.sql.deleteInput, [id, toArrayLiteral(rows.map((row) => row.id))]);
       const tick = { cause: "clock", input: this.#tickInput() };
       ({ instance } = await engine.apply(tx, definition, instance, tick));
       return { ...instance, claims: 0 };

@@ -8,258 +8,291 @@ import {
   type CancelTimer,
 } from "../runtime/index.ts";
 import { storableErrorText } from "./begin.ts";
-import type { Decision } from "./decision.ts";
 import type { WorkOutcome } from "./input.ts";
 import { InstanceGone, InstanceHandle, workName, type HandleParts } from "./instance-handle.ts";
-import { runLocalStep, abandonedOutcome } from "./local-step.ts";
+import { abandonedOutcome, Cancellation, runLocalStep } from "./local-step.ts";
 import { Permit, type Semaphore } from "./semaphore.ts";
 import { hasEnded } from "./state.ts";
+import {
+  abortReason,
+  actionAfterRound,
+  actionWithoutPermit,
+  canRelease,
+  canYieldPermit,
+  type ClaimEvent,
+  claimMoves,
+  type ClaimState,
+  isStopping,
+  mayStartWork,
+  type NextAction,
+  outcomeAction,
+  raiseSignal,
+  type RoundState,
+  type Signal,
+  skipRound,
+  type TaskState,
+} from "./task-state.ts";
 import type { LocalWork } from "./timers.ts";
 import { traceStep } from "./trace-saga.ts";
-import { Cancellation } from "./cancellation.ts";
 
 interface TaskParts extends HandleParts {
-  readonly places: Semaphore;
-  /** Something may have been left for it. */
-  readonly mail: boolean;
+  readonly semaphore: Semaphore;
+  readonly mayHaveInput: boolean;
+}
+
+interface RunningWork {
+  readonly work: LocalWork;
+  readonly cancellation: Cancellation;
+  /** Whether its outcome is being saved. */
+  isSaving: boolean;
 }
 
 const BACKOFF = { firstMs: 20, maxMs: 5_000 };
-const LATE_TRIES = 8;
+const MAX_LATE_REPORTS = 8;
 const LOOK_EVERY_MS = 1_000;
+/** A stopping task gives its claim up after this many failed writes in a row. */
+const MAX_FAILURES_WHILE_STOPPING = 3;
 
 /**
- * What a round leaves: something to do at once or as soon as there is a place for it, something to wait for, or nothing.
- * While the claim is being given back, whatever comes up is for whoever has it next.
+ * Runs one claimed instance in this worker, in rounds: applies pending input and timers, then starts local steps. What
+ * it may do is decided in task-state.ts; this class carries it out.
  */
-type Next = "again" | "wait" | "queued" | "settling" | "over";
-
-/** One instance while this process has it: its mail, its clock and its local steps. */
 export class InstanceTask {
   readonly #parts: TaskParts;
   readonly #handle: InstanceHandle;
-  readonly #running = new Map<string, Cancellation>();
-  /** Those of them that have ended and are being written. */
-  readonly #saving = new Set<string>();
-  readonly #lost = new Cancellation();
+  readonly #running = new Map<string, RunningWork>();
   readonly #permit: Permit;
+  /** Ends pauses between retries when the claim is lost. */
+  readonly #lost = new Cancellation();
+  #claim: ClaimState = "active";
+  #round: RoundState = "resting";
+  #signal: Signal;
   #wake: (() => void) | undefined;
   #cancelLook: CancelTimer | undefined;
   #lookAtMs = Infinity;
-  #awake = false;
-  #hasPendingInput: boolean;
-  #ticking = false;
-  /** What is due is being begun. */
-  #turning = false;
-  /** The claim is given back with what is being written. */
-  #releasing = false;
-  #released = false;
-  #stopping = false;
   #failures = 0;
   #run: Promise<void> | undefined;
 
   constructor(parts: TaskParts) {
     this.#parts = parts;
-    this.#permit = new Permit(parts.places, () => this.#wake?.());
+    this.#permit = new Permit(parts.semaphore, () => this.#wake?.());
     this.#handle = new InstanceHandle(parts);
-    this.#hasPendingInput = parts.mail;
+    this.#signal = parts.mayHaveInput ? "input" : "none";
   }
 
+  /** Resolves when the task has ended and its claim was released or lost. */
   run(): Promise<void> {
     this.#run ??= this.#work();
     return this.#run;
   }
 
-  /** Something came for it, or it was moved by somebody else. */
+  /** Signals that input may have arrived, or that an operator has changed the instance. */
   poke(): void {
-    this.#hasPendingInput = true;
-    this.#wakeUp();
+    this.#raise("input");
   }
 
-  /** Whether something came that nobody has looked at. */
+  /** Whether input was signalled that this task has not read. */
   get poked(): boolean {
-    return this.#hasPendingInput;
+    return this.#signal === "input";
   }
 
-  /** Whether it has come to its end, so that time alone moves it no more. */
+  /** Whether the instance has ended, so that no timer moves it any more. */
   get ended(): boolean {
     return hasEnded(this.#handle.instance.status);
   }
 
-  /** Somebody else has it now. */
+  /** Ends the task, and aborts its running steps, because another worker has the instance. */
   lose(reason = new Error("another process has taken the saga over")): void {
-    this.#stopping = true;
-    this.#lost.cancel(reason);
-    for (const wanted of this.#running.values()) wanted.cancel(reason);
+    this.#loseClaim(reason);
+    for (const { cancellation } of this.#running.values()) cancellation.cancel(reason);
     this.#wake?.();
   }
 
-  /** Begins nothing more and lets local steps finish; they are told that they should. */
+  /** Starts nothing more, aborts the signals of running steps, and resolves when these have ended. */
   async stop(): Promise<void> {
-    this.#stopping = true;
-    this.#wakeUp();
+    this.#apply("stop");
+    this.#raise("wake_up");
     await this.#run;
   }
 
-  #wakeUp(): void {
-    this.#awake = true;
+  get #state(): TaskState {
+    let saving = 0;
+    for (const { isSaving } of this.#running.values()) if (isSaving) saving += 1;
+    return {
+      claim: this.#claim,
+      round: this.#round,
+      signal: this.#signal,
+      running: this.#running.size,
+      saving,
+    };
+  }
+
+  #apply(event: ClaimEvent): void {
+    this.#claim = claimMoves[this.#claim][event];
+  }
+
+  #loseClaim(reason: Error): void {
+    this.#apply("lost");
+    this.#lost.cancel(reason);
+  }
+
+  #raise(signal: Exclude<Signal, "none">): void {
+    this.#signal = raiseSignal(this.#signal, signal);
     this.#wake?.();
   }
 
   async #work(): Promise<void> {
-    while (!this.#lost.ended) {
-      this.#turning = true;
-      const next = this.#acquirePermit() ?? this.#shortTurn() ?? (await this.#persist(() => this.#turn()));
-      this.#turning = false;
-      this.#releasePermitWhileWriting();
+    while (this.#claim !== "lost") {
+      this.#round = "planning";
+      const next =
+        this.#acquirePermit() ?? this.#runShortRound() ?? (await this.#persist(() => this.#runRound()));
+      this.#round = "resting";
+      this.#yieldPermit();
       if (next === "over") break;
-      if (next === "wait") await this.#waitForNext();
-      if (next === "queued" || (next === "settling" && this.#releasing)) await this.#waitForWake();
+      await this.#waitFor(next);
     }
     this.#cancelLook?.();
-    if (!this.#lost.ended && !this.#released) await this.#handle.release().catch(() => undefined); // it runs out by itself
+    // If this fails, the claim expires.
+    if (this.#claim !== "lost" && this.#claim !== "released")
+      await this.#handle.release().catch(() => undefined);
     this.#permit.release();
   }
 
-  /** Undefined when there is a place for it, or when it needs none. Others may have time for what waits for too long. */
-  #acquirePermit(): Next | undefined {
-    if (this.#released || this.#releasing || this.#stopping || this.#permit.acquire()) return undefined;
-    return this.#permit.dismissed && this.#running.size === 0 ? "over" : "queued";
+  /** Undefined if the task has a permit or needs none. */
+  #acquirePermit(): NextAction | undefined {
+    if (!mayStartWork(this.#claim) || this.#permit.acquire()) return undefined;
+    return actionWithoutPermit(this.#running.size, this.#permit.dismissed);
   }
 
-  // What was done is only to be written: its place is for others meanwhile, unless more is under way or being begun.
-  #releasePermitWhileWriting(): void {
-    if (this.#turning || !this.#permit.taken || this.#saving.size === 0) return;
-    if (this.#saving.size === this.#running.size) this.#permit.release();
+  #yieldPermit(): void {
+    if (this.#permit.taken && canYieldPermit(this.#state)) this.#permit.release();
   }
 
-  /** One round in which the database need not be asked. Undefined when it must; or when it fails, as the long one then does. */
-  #shortTurn(): Next | undefined {
-    this.#awake = false;
-    if (this.#released) return "over";
-    if (this.#releasing) return "settling";
+  /** A round without the database. Undefined if the database is needed, or if the round fails: the full round reports that. */
+  #runShortRound(): NextAction | undefined {
+    const skipped = this.#beginRound();
+    if (skipped !== undefined) return skipped;
     try {
-      if (this.#hasPendingInput || this.#handle.isClockDue()) return undefined;
+      if (this.#signal === "input" || this.#handle.isClockDue()) return undefined;
       const due = this.#dueWork();
       if (due.some(({ kind }) => kind === "tx")) return undefined;
-      this.#abortUnwanted();
+      this.#abortUnneeded();
       for (const work of due) this.#startWork(work);
-      return this.#nextAfterTurn();
+      return this.#afterRound();
     } catch {
       return undefined;
     }
   }
 
-  /** One round: mail and timers, then local work. */
-  async #turn(): Promise<Next> {
-    const handle = this.#handle;
-    this.#awake = false;
-    if (this.#released) return "over";
-    if (this.#releasing) return "settling";
-    if (this.#hasPendingInput || handle.isClockDue()) {
-      this.#hasPendingInput = false;
-      this.#ticking = true;
-      await handle.tick().finally(() => (this.#ticking = false));
+  async #runRound(): Promise<NextAction> {
+    const skipped = this.#beginRound();
+    if (skipped !== undefined) return skipped;
+    if (this.#signal === "input" || this.#handle.isClockDue()) {
+      this.#signal = "none";
+      this.#round = "applying_input";
+      await this.#handle.tick().finally(() => (this.#round = "planning"));
     }
-    this.#abortUnwanted();
+    this.#abortUnneeded();
     const due = this.#dueWork();
     for (const work of due) {
       if (work.kind === "run") this.#startWork(work);
-      else if (await handle.runInTransaction(work, (decision) => this.#isLast(decision, 0))) {
-        this.#released = true;
-        return "over";
-      }
+      else if (await this.#runTxWork(work)) return "over";
     }
-    return due.some(({ kind }) => kind === "tx") ? "again" : this.#nextAfterTurn();
+    return due.some(({ kind }) => kind === "tx") ? "again" : this.#afterRound();
+  }
+
+  #beginRound(): NextAction | undefined {
+    if (this.#signal === "wake_up") this.#signal = "none";
+    return skipRound(this.#claim);
+  }
+
+  #afterRound(): NextAction {
+    const { dueMs, nowMs } = this.#handle;
+    return actionAfterRound(this.#state, dueMs !== null && dueMs <= nowMs);
   }
 
   #dueWork(): readonly LocalWork[] {
-    return this.#stopping ? [] : this.#handle.dueWork();
+    return isStopping(this.#claim) ? [] : this.#handle.dueWork();
   }
 
-  /** What follows when everything that is due has been begun. */
-  #nextAfterTurn(): Next {
-    if (this.#running.size === 0 && (this.#stopping || !this.#isDueSoon())) return "over";
-    return "wait";
-  }
-
-  #isDueSoon(): boolean {
-    const { dueMs, nowMs } = this.#handle;
-    return this.#hasPendingInput || (dueMs !== null && dueMs <= nowMs);
+  async #runTxWork(work: LocalWork): Promise<boolean> {
+    const isReleased = await this.#handle.runInTransaction(work, ({ state }) =>
+      canRelease(this.#state, 0, () => this.#handle.dueWork(state).length > 0),
+    );
+    if (isReleased) this.#apply("released");
+    return isReleased;
   }
 
   #startWork(work: LocalWork): void {
     const name = workName(work);
-    if (!this.#running.has(name)) void this.#runWork(work, name);
+    if (this.#running.has(name)) return;
+    const running = { work, cancellation: new Cancellation(), isSaving: false };
+    this.#running.set(name, running);
+    void this.#runWork(name, running);
   }
 
-  async #runWork(work: LocalWork, name: string): Promise<void> {
-    const wanted = new Cancellation();
-    this.#running.set(name, wanted);
-    const reportLate = (outcome: WorkOutcome): void => void this.#reportLate(work, outcome);
+  async #runWork(name: string, running: RunningWork): Promise<void> {
+    const { work, cancellation } = running;
     const { instance } = this.#handle;
     const { spans } = this.#parts.engine.parts;
-    const doing =
+    const onLate = (outcome: WorkOutcome): void => void this.#reportLate(work, outcome);
+    const ending =
       abandonedOutcome(work) ??
-      traceStep(spans, work, instance, () => runLocalStep(work, instance, wanted, reportLate));
-    const outcome = doing instanceof Promise ? await doing : doing;
-    if (this.#lost.ended) await this.#reportLate(work, outcome);
-    // What was cut off because the worker stops is not charged: whoever has the instance next does it again.
-    else if (!this.#stopping || outcome.kind === "done") {
-      const isLast = (decision: Decision): boolean => {
-        this.#saving.add(name);
-        this.#releasePermitWhileWriting();
-        return (this.#releasing = this.#isLast(decision, 1));
-      };
-      const released = await this.#persist(() => this.#handle.settle(work, outcome, isLast));
-      this.#saving.delete(name);
-      this.#releasing = false;
-      if (released === true) this.#released = true;
-    }
+      traceStep(spans, work, instance, () => runLocalStep(work, instance, cancellation, onLate));
+    const outcome = ending instanceof Promise ? await ending : ending;
+    const action = outcomeAction(this.#claim, outcome.kind === "done");
+    if (action === "report late") await this.#reportLate(work, outcome);
+    if (action === "save") await this.#saveOutcome(running, outcome);
     this.#running.delete(name);
-    this.#wakeUp();
+    this.#raise("wake_up");
   }
 
-  // Nobody may have the instance any more, or somebody else: whoever has it next finds this.
+  async #saveOutcome(running: RunningWork, outcome: WorkOutcome): Promise<void> {
+    const isReleased = await this.#persist(() =>
+      this.#handle.settle(running.work, outcome, ({ state }) => {
+        running.isSaving = true;
+        this.#yieldPermit();
+        const isLast = canRelease(this.#state, 1, () => this.#handle.dueWork(state).length > 0);
+        this.#apply(isLast ? "release" : "kept");
+        return isLast;
+      }),
+    );
+    running.isSaving = false;
+    this.#apply(isReleased === true ? "released" : "kept");
+  }
+
+  // The claim may be lost, so the outcome is left as pending input for the next worker.
   async #reportLate(work: LocalWork, outcome: WorkOutcome): Promise<void> {
     if (outcome.kind !== "done") return;
     await retryWithBackoff(() => this.#handle.reportLate(work, outcome), {
       backoff: BACKOFF,
-      maxTries: LATE_TRIES,
+      maxTries: MAX_LATE_REPORTS,
     });
   }
 
-  // If nothing is left to be done here afterwards, the claim is given back in the same statement.
-  #isLast({ state }: Decision, running: number): boolean {
-    if (this.#running.size > running || this.#hasPendingInput || this.#ticking) return false;
-    return this.#stopping || this.#handle.dueWork(state).length === 0;
-  }
-
-  #abortUnwanted(): void {
+  #abortUnneeded(): void {
     const { records } = this.#handle.instance.state;
-    for (const [name, wanted] of this.#running) {
-      const [place = "", undo] = name.split(" ");
-      const record = records[place];
-      const status = undo === "undo" ? record?.undo?.status : record?.status;
-      if (this.#stopping) wanted.cancel(new Error("the worker stops"));
-      else if (status !== "in_progress" || (undo !== "undo" && record?.abandoned !== undefined)) {
-        wanted.cancel(new Error(record?.abandoned ?? "the saga does not want it any more"));
-      }
+    for (const { work, cancellation } of this.#running.values()) {
+      const reason = abortReason(this.#claim, records[work.place], work.undo);
+      if (reason !== undefined) cancellation.cancel(new Error(reason));
     }
   }
 
-  #waitForNext(): Promise<void> | undefined {
-    if (this.#awake || this.#hasPendingInput || this.#lost.ended) return undefined;
-    this.#scheduleLook();
-    return this.#waitForWake();
+  #waitFor(next: NextAction | undefined): Promise<void> | undefined {
+    if (next === "wait" && this.#signal === "none" && this.#claim !== "lost") {
+      this.#scheduleLook();
+      return this.#waitForWake();
+    }
+    const isReleasing = next === "releasing" && skipRound(this.#claim) === "releasing";
+    return next === "queued" || isReleasing ? this.#waitForWake() : undefined;
   }
 
   #waitForWake(): Promise<void> {
     return new Promise((resolve) => (this.#wake = resolve));
   }
 
-  // Nobody else looks while the instance is claimed, so that we do now and then. What is being done is due all the time;
-  // it says when it is done.
+  // No other worker looks for input of a claimed instance, so this task does at intervals. Work in flight is due all the
+  // time; its end wakes the task.
   #scheduleLook(): void {
     const { dueMs, nowMs } = this.#handle;
     const waitMs = dueMs === null || dueMs <= nowMs ? LOOK_EVERY_MS : Math.min(LOOK_EVERY_MS, dueMs - nowMs);
@@ -273,32 +306,33 @@ export class InstanceTask {
     });
   }
 
-  /** Tries again for as long as the database fails; undefined when the instance was lost meanwhile. */
-  async #persist<T>(action: () => Promise<T>): Promise<T | undefined> {
-    while (!this.#lost.ended) {
+  /** Retries until the database accepts the write. Undefined if the claim was lost meanwhile. */
+  async #persist<T>(write: () => Promise<T>): Promise<T | undefined> {
+    while (this.#claim !== "lost") {
       try {
-        const result = await action();
+        const result = await write();
         this.#failures = 0;
         return result;
       } catch (error) {
-        await this.#waitAfter(error);
+        await this.#handleFailure(error);
       }
     }
     return undefined;
   }
 
-  async #waitAfter(error: unknown): Promise<void> {
+  async #handleFailure(error: unknown): Promise<void> {
     if (error instanceof InstanceGone) {
-      await this.#handle.release().catch(() => undefined); // whoever looks at it next sees why
+      await this.#handle.release().catch(() => undefined); // the next worker that looks at the instance finds out why
       return this.lose(error);
     }
     const retryInMs = Math.round(backoffMs(BACKOFF, ++this.#failures));
     if (!isSagaboxError(error, "SAGA_CONFLICT")) {
       const { type, id, traceparent } = this.#handle.instance;
-      const told = { type, id, error: storableErrorText(error).slice(0, 500), retryInMs };
-      this.#parts.engine.parts.observer.emit("saga.failed", told, { sagaId: id, traceparent });
+      const failure = { type, id, error: storableErrorText(error).slice(0, 500), retryInMs };
+      this.#parts.engine.parts.observer.emit("saga.failed", failure, { sagaId: id, traceparent });
     }
     await sleep(retryInMs, this.#lost.signal);
-    if (this.#stopping && this.#failures > 3) this.#lost.cancel(new Error("stopped"));
+    if (isStopping(this.#claim) && this.#failures > MAX_FAILURES_WHILE_STOPPING)
+      this.#loseClaim(new Error("stopped"));
   }
 }

@@ -9,10 +9,34 @@ import { collectResults, toUndoContext } from "./draft.ts";
 import type { WorkOutcome } from "./input.ts";
 import type { LoadedInstance } from "./saga-store.ts";
 import type { LocalWork } from "./timers.ts";
-import type { Cancellation } from "./cancellation.ts";
 
 /** How long a function may take to end after its signal was aborted, in milliseconds. */
 const GRACE_MS = 2_000;
+
+/** A cancellation flag with a reason. The AbortSignal is created on first access, because most steps never read it. */
+export class Cancellation {
+  #controller: AbortController | undefined;
+  #reason: Error | undefined;
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#reason !== undefined) this.#controller.abort(this.#reason);
+    }
+    return this.#controller.signal;
+  }
+
+  /** Whether `cancel` was called. */
+  get ended(): boolean {
+    return this.#reason !== undefined;
+  }
+
+  /** Aborts the signal. Only the first reason counts. */
+  cancel(reason: Error): void {
+    this.#reason ??= reason;
+    this.#controller?.abort(this.#reason);
+  }
+}
 
 /** The idempotency key of a step for external services. All attempts and the undo share it. */
 export function stepIdempotencyKey(sagaId: string, place: string): string {

@@ -114,8 +114,8 @@ export class SagaRunner implements Service {
   }
 
   /** Takes over an instance that this worker has started and claimed. */
-  adopt(instance: LoadedInstance, mail: boolean): void {
-    if (this.#loop.running) this.#admit({ instance, mail, startedHere: true });
+  adopt(instance: LoadedInstance, mayHaveInput: boolean): void {
+    if (this.#loop.running) this.#admit({ instance, mayHaveInput, startedHere: true });
     else this.#hinted = true;
   }
 
@@ -141,7 +141,7 @@ export class SagaRunner implements Service {
     if (this.#hinted || nowMs >= this.#pendingInputAtMs) {
       this.#hinted = false;
       this.#pendingInputAtMs = nowMs + pollMs;
-      await this.#claim(engine.sql.claimMail, names, room - taken, true);
+      await this.#claim(engine.sql.claimWithInput, names, room - taken, true);
     }
     if (taken > 0) return pollMs; // a task that ends wakes the loop
     const { rows } = await database.run<{ wait_ms: string | number }>(engine.sql.nextDue, [names]);
@@ -173,13 +173,13 @@ export class SagaRunner implements Service {
     return taken;
   }
 
-  async #claim(statement: Statement, names: string, room: number, mail: boolean): Promise<number> {
+  async #claim(statement: Statement, names: string, room: number, mayHaveInput: boolean): Promise<number> {
     const { database, worker, leaseMs } = this.#parts;
     const { rows } = await database.run<InstanceRow>(statement, [worker, leaseMs, names, room]);
     // Not awaited: the key store may be slow or down, and most sagas need no keys.
     for (const row of rows) {
       // Pending input, such as an operator's decision, is applied before due work.
-      const opening = this.#open(row, mail || row.has_mail === true).then((taken) => {
+      const opening = this.#open(row, mayHaveInput || row.has_input === true).then((taken) => {
         this.#opening.delete(row.id);
         if (!taken) this.#loop.wake(); // there is room for another
       });
@@ -189,14 +189,14 @@ export class SagaRunner implements Service {
   }
 
   // An instance that cannot be decrypted is retried when its claim expires. No work began, so no attempt is counted.
-  async #open(row: InstanceRow, mail: boolean): Promise<boolean> {
+  async #open(row: InstanceRow, mayHaveInput: boolean): Promise<boolean> {
     const { engine, database, worker, leaseMs } = this.#parts;
     const { id, type } = row;
     try {
       const instance = await engine.open(row);
       if (instance === undefined) await this.#park(row);
       else if (this.#loop.running) {
-        this.#admit({ instance, mail, startedHere: false });
+        this.#admit({ instance, mayHaveInput, startedHere: false });
         return true;
       } else await database.run(engine.sql.release, [id, worker]);
     } catch (error) {
@@ -211,7 +211,7 @@ export class SagaRunner implements Service {
   async #park({ id, type, status: from, traceparent }: InstanceRow): Promise<void> {
     const { engine, database, worker } = this.#parts;
     const { sql, parts } = engine;
-    await database.run(sql.dropMail, [id]);
+    await database.run(sql.dropInput, [id]);
     const { rows } = await database.run<{ current_step: string | null }>(sql.park, [
       id,
       worker,
@@ -254,7 +254,7 @@ export class SagaRunner implements Service {
     if (ids.length > 0) await database.run(engine.sql.giveBack, [toArrayLiteral(ids), worker]);
   }
 
-  #startTask({ instance, mail, startedHere }: ClaimedInstance): void {
+  #startTask({ instance, mayHaveInput, startedHere }: ClaimedInstance): void {
     const { engine, database, begin, worker } = this.#parts;
     const known = this.#tasks.get(instance.id);
     if (known !== undefined) {
@@ -268,11 +268,11 @@ export class SagaRunner implements Service {
       database,
       begin,
       writer: this.#writer,
-      places: this.#semaphore,
+      semaphore: this.#semaphore,
       worker,
       definition,
       instance,
-      mail,
+      mayHaveInput,
     });
     this.#tasks.set(instance.id, task);
     void task.run().finally(() => {

@@ -44,7 +44,7 @@ export interface InstanceRow {
   readonly claims: number;
   readonly now_ms: string | number;
   /** Whether the instance has pending input. Only claim statements select it. */
-  readonly has_mail?: boolean;
+  readonly has_input?: boolean;
 }
 
 /** Decrypts and parses an instance, or returns why it cannot be read. */

@@ -27,7 +27,7 @@ export interface Started {
 /** The runner of this worker, which may take over a new instance at once. */
 export interface LocalRunner {
   readonly claim: Claim | undefined;
-  adopt(instance: LoadedInstance, mail: boolean): void;
+  adopt(instance: LoadedInstance, mayHaveInput: boolean): void;
   /** Signals that a new instance may be due. */
   hint(): void;
 }
@@ -149,11 +149,13 @@ async function startWith(
   const birth = { definitionVersion: definition.version, traceId, claim };
   try {
     const cause = { cause: `start:${id}`, input: { kind: "start" } } as const;
-    const { instance, mail = false } = await engine.apply(tx, definition, before, cause, { birth });
+    const { instance, hasInput = false } = await engine.apply(tx, definition, before, cause, { birth });
     if ((await keyLock)?.blind === true)
       await engine.addPendingInput(tx, id, engine.parts.newId(), COLLECT, { kind: "tick" }, before.seal);
     const { taker } = origin;
-    tx.onCommit(() => (claim === undefined ? taker?.hint() : taker?.adopt({ ...instance, claims: 1 }, mail)));
+    tx.onCommit(() =>
+      claim === undefined ? taker?.hint() : taker?.adopt({ ...instance, claims: 1 }, hasInput),
+    );
     return { sagaId: id, started: true };
   } catch (error) {
     if (isSagaboxError(error, "SAGA_CONFLICT")) return await findExisting(engine, tx, definition, key);

@@ -26,7 +26,7 @@ const claimSql = (schema: string, due: string): string =>
               claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
         where instance.ctid = any(array(${due}))
        returning ${columns},
-                 exists (select from ${schema}.saga_mail as mail where mail.saga_id = instance.id) as has_mail`;
+                 exists (select from ${schema}.saga_mail as pending where pending.saga_id = instance.id) as has_input`;
 
 const dueSql = (schema: string, also: string): string =>
   `select due.ctid from ${schema}.saga_instance as due
@@ -111,17 +111,17 @@ export function sagaStatements(schema: string) {
        values ($1::text, $2::integer, 'ignored', $3::text, $4::text, $5::text, $6::text::json, $7::text,
                (select trace_id from ${schema}.saga_instance where id = $1::text))`,
     ),
-    mail: defineStatement(
-      "sagabox.saga.mail",
-      `select mail.id, mail.cause, mail.input::text as input from ${schema}.saga_mail as mail
-        where mail.saga_id = $1::text order by mail.arrived_at, mail.id limit 100`,
+    input: defineStatement(
+      "sagabox.saga.input",
+      `select pending.id, pending.cause, pending.input::text as input from ${schema}.saga_mail as pending
+        where pending.saga_id = $1::text order by pending.arrived_at, pending.id limit 100`,
     ),
-    forgetMail: defineStatement(
-      "sagabox.saga.forget_mail",
+    deleteInput: defineStatement(
+      "sagabox.saga.delete_input",
       `delete from ${schema}.saga_mail where saga_id = $1::text and id = any($2::text::text[])`,
     ),
-    dropMail: defineStatement(
-      "sagabox.saga.drop_mail",
+    dropInput: defineStatement(
+      "sagabox.saga.drop_input",
       `delete from ${schema}.saga_mail where saga_id = $1::text`,
     ),
     // Does not lock the instance's row, so that two instances that write to each other cannot deadlock.
@@ -156,16 +156,16 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.claim_ahead",
       claimSql(schema, dueSql(schema, "and due.claims = 0")),
     ),
-    claimMail: defineStatement(
-      "sagabox.saga.claim_mail",
+    claimWithInput: defineStatement(
+      "sagabox.saga.claim_with_input",
       claimSql(
         schema,
         `select due.place
-            from (select distinct mail.saga_id from ${schema}.saga_mail as mail
-                   where mail.saga_id is not null order by mail.saga_id) as mail
+            from (select distinct pending.saga_id from ${schema}.saga_mail as pending
+                   where pending.saga_id is not null order by pending.saga_id) as pending
            cross join lateral (
              select own.ctid as place from ${schema}.saga_instance as own
-              where own.id = mail.saga_id
+              where own.id = pending.saga_id
                 and (own.claimed_until is null or own.claimed_until < (select clock_timestamp()))
                 and own.type || '/' || own.definition_version = any($3::text::text[])
              offset 0 for update skip locked) as due
@@ -238,9 +238,9 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.orphans",
       `select type, definition_version, count(*)::integer as count from ${schema}.saga_instance
         where (due_at < clock_timestamp() - interval '10 seconds'
-               or id in (select mail.saga_id from ${schema}.saga_mail as mail
-                          where mail.saga_id is not null
-                            and mail.arrived_at < clock_timestamp() - interval '10 seconds'))
+               or id in (select pending.saga_id from ${schema}.saga_mail as pending
+                          where pending.saga_id is not null
+                            and pending.arrived_at < clock_timestamp() - interval '10 seconds'))
           and (claimed_until is null or claimed_until < clock_timestamp())
           and type || '/' || definition_version <> all($1::text::text[])
         group by 1, 2 order by 1, 2 limit 100`,

@@ -71,7 +71,7 @@ export const insertInstanceSql = (schema: string, fails: boolean): string =>
          on conflict (type, correlation_id) do nothing
          returning id, version, trace_id),
        ${logLinesSql(schema, paramFor)}${fails ? `,\n       ${openIncidentSql(schema, paramFor)}` : ""}
-       select id, exists (select from ${schema}.saga_mail as mail
-                           where mail.type = $2::text and mail.correlation_id = $4::text and mail.saga_id is null
-                             and mail.expires_at > clock_timestamp()) as has_mail
+       select id, exists (select from ${schema}.saga_mail as pending
+                           where pending.type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
+                             and pending.expires_at > clock_timestamp()) as has_input
          from saved`;

@@ -6,7 +6,7 @@ import { toJsonText, type Transition } from "./transition.ts";
 
 interface WrittenRow {
   readonly id: string;
-  readonly has_mail?: boolean;
+  readonly has_input?: boolean;
 }
 
 /** Saves a transition. Resolves with whether a new instance has pending input. Throws SAGA_CONFLICT on a stale version. */
@@ -26,7 +26,7 @@ export async function writeTransition(
   const insert = transition.plain.incident !== undefined ? sql.insertFailed : sql.insert;
   const { rows } = await tx.run<WrittenRow>(insert, insertParams(before, birth, transition));
   if (rows[0] === undefined) throw conflict(id);
-  if (rows[0].has_mail !== true) return false;
+  if (rows[0].has_input !== true) return false;
   await tx.run(sql.collect, [id, type, key]);
   return true;
 }

@@ -5024,9 +5024,9 @@ logged as (
     from saved, json_to_recordset($25::text::json) as line
       (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
     order by line.nr)
-select id, exists (select from "sagabox".saga_mail as mail
-    where mail.type = $2::text and mail.correlation_id = $4::text and mail.saga_id is null
-      and mail.expires_at > clock_timestamp()) as has_mail
+select id, exists (select from "sagabox".saga_mail as pending
+    where pending.type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
+      and pending.expires_at > clock_timestamp()) as has_input
   from saved;
 
 -- sagabox.saga.insert_failed
@@ -5058,9 +5058,9 @@ opened as (
   select saved.id, $29::text::text[], $30::text from saved where $30::text is not null
     on conflict (saga_id) where closed_at is null
     do update set steps = excluded.steps, error = excluded.error)
-select id, exists (select from "sagabox".saga_mail as mail
-    where mail.type = $2::text and mail.correlation_id = $4::text and mail.saga_id is null
-      and mail.expires_at > clock_timestamp()) as has_mail
+select id, exists (select from "sagabox".saga_mail as pending
+    where pending.type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
+      and pending.expires_at > clock_timestamp()) as has_input
   from saved;
 
 -- sagabox.saga.collect
@@ -5147,14 +5147,14 @@ insert into "sagabox".saga_audit_log (saga_id, version, event_type, note, cause,
 values ($1::text, $2::integer, 'ignored', $3::text, $4::text, $5::text, $6::text::json, $7::text,
       (select trace_id from "sagabox".saga_instance where id = $1::text));
 
--- sagabox.saga.mail
-select mail.id, mail.cause, mail.input::text as input from "sagabox".saga_mail as mail
-  where mail.saga_id = $1::text order by mail.arrived_at, mail.id limit 100;
+-- sagabox.saga.input
+select pending.id, pending.cause, pending.input::text as input from "sagabox".saga_mail as pending
+  where pending.saga_id = $1::text order by pending.arrived_at, pending.id limit 100;
 
--- sagabox.saga.forget_mail
+-- sagabox.saga.delete_input
 delete from "sagabox".saga_mail where saga_id = $1::text and id = any($2::text::text[]);
 
--- sagabox.saga.drop_mail
+-- sagabox.saga.drop_input
 delete from "sagabox".saga_mail where saga_id = $1::text;
 
 -- sagabox.saga.post
@@ -5190,7 +5190,7 @@ update "sagabox".saga_instance as instance
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
     instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms,
-    exists (select from "sagabox".saga_mail as mail where mail.saga_id = instance.id) as has_mail;
+    exists (select from "sagabox".saga_mail as pending where pending.saga_id = instance.id) as has_input;
 
 -- sagabox.saga.claim_ahead
 update "sagabox".saga_instance as instance
@@ -5205,18 +5205,18 @@ update "sagabox".saga_instance as instance
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
     instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms,
-    exists (select from "sagabox".saga_mail as mail where mail.saga_id = instance.id) as has_mail;
+    exists (select from "sagabox".saga_mail as pending where pending.saga_id = instance.id) as has_input;
 
--- sagabox.saga.claim_mail
+-- sagabox.saga.claim_with_input
 update "sagabox".saga_instance as instance
   set claimed_by = $1::text, claims = instance.claims + 1,
     claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
   where instance.ctid = any(array(select due.place
-      from (select distinct mail.saga_id from "sagabox".saga_mail as mail
-          where mail.saga_id is not null order by mail.saga_id) as mail
+      from (select distinct pending.saga_id from "sagabox".saga_mail as pending
+          where pending.saga_id is not null order by pending.saga_id) as pending
       cross join lateral (
         select own.ctid as place from "sagabox".saga_instance as own
-          where own.id = mail.saga_id
+          where own.id = pending.saga_id
             and (own.claimed_until is null or own.claimed_until < (select clock_timestamp()))
             and own.type || '/' || own.definition_version = any($3::text::text[])
             offset 0 for update skip locked) as due
@@ -5225,7 +5225,7 @@ update "sagabox".saga_instance as instance
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
     instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms,
-    exists (select from "sagabox".saga_mail as mail where mail.saga_id = instance.id) as has_mail;
+    exists (select from "sagabox".saga_mail as pending where pending.saga_id = instance.id) as has_input;
 
 -- sagabox.saga.next_due
 select extract(epoch from due_at - clock_timestamp()) * 1000 as wait_ms from "sagabox".saga_instance
@@ -5280,9 +5280,9 @@ select current_step from parked;
 -- sagabox.saga.orphans
 select type, definition_version, count(*)::integer as count from "sagabox".saga_instance
   where (due_at < clock_timestamp() - interval '10 seconds'
-        or id in (select mail.saga_id from "sagabox".saga_mail as mail
-            where mail.saga_id is not null
-              and mail.arrived_at < clock_timestamp() - interval '10 seconds'))
+        or id in (select pending.saga_id from "sagabox".saga_mail as pending
+            where pending.saga_id is not null
+              and pending.arrived_at < clock_timestamp() - interval '10 seconds'))
     and (claimed_until is null or claimed_until < clock_timestamp())
     and type || '/' || definition_version <> all($1::text::text[])
   group by 1, 2 order by 1, 2 limit 100;

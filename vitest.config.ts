@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 // Projects are split by what they cost: a colleague without PostgreSQL can still run unit, types and
 // architecture in seconds. Both PostgreSQL projects share one cluster per run.
 const globalPostgres = ["test/support/global-postgres.ts"];
-const globalPrograms = "test/support/global-programs.ts";
+const globalPrograms = "test/support/programs.ts";
 
 // Tests import the package by its public names; the private condition leads them to the sources.
 const conditions = ["sagabox:source", "node"];
@@ -19,7 +19,7 @@ const broker = (name: string) => ({
     name,
     ...patient,
     include: [`src/transports/${name}/**/*.broker.test.ts`, `test/brokers/${name}/**/*.test.ts`],
-    globalSetup: [...globalPostgres, `test/support/brokers/global-${name}.ts`],
+    globalSetup: [...globalPostgres, "test/support/brokers/global-broker.ts"],
     fileParallelism: false,
     testTimeout: 60_000,
     hookTimeout: 120_000,

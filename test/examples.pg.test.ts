@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { temporaryDatabase } from "./support/database.ts";
-import { program } from "./support/program.ts";
+import { program } from "./support/programs.ts";
 
 const root = join(import.meta.dirname, "..");
 const examples = readdirSync(join(root, "examples")).filter((name) => /^\d\d-/.test(name));

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { auditMonths } from "../../test/support/audit-months.ts";
+import { auditMonths } from "../../test/support/audit.ts";
 import { rolesHarness } from "../../test/support/roles-harness.ts";
 import { pgDatabase } from "../storage/index.ts";
 import { verifyAudit } from "./verify.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { auditMonths } from "../../test/support/audit-months.ts";
+import { auditMonths } from "../../test/support/audit.ts";
 
 test("SEC-19: expired months are dropped, and the chain verifies from its anchor", async () => {
   const { verify, tidy, partitions, lines, seal, tamper, observer } = await auditMonths();

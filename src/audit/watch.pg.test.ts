@@ -1,7 +1,6 @@
 import { createBus } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
-import { auditHarness } from "../../test/support/audit.ts";
-import { auditMonths } from "../../test/support/audit-months.ts";
+import { auditHarness, auditMonths } from "../../test/support/audit.ts";
 import { RecordingObserver } from "../../test/support/recording-observer.ts";
 import { AuditWatch, type AuditWatchOptions } from "./watch.ts";
 

@@ -2,8 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { isSagaboxError } from "../errors/index.ts";
 import { asAttachment, isBlobReference, type BlobReference } from "../message/index.ts";
-import { seededRandom } from "../../test/support/seeded-random.ts";
-import { withoutStacks } from "../../test/support/without-stacks.ts";
+import { seededRandom, withoutStacks } from "../../test/support/random-data.ts";
 import { readReference, referenceText } from "./claim-check.ts";
 
 const good: BlobReference = {

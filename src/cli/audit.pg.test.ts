@@ -1,6 +1,6 @@
 import { expect, test, vi } from "vitest";
 import { auditHarness } from "../../test/support/audit.ts";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { cliInProcess } from "../../test/support/run-cli.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 

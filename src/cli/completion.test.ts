@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { cliInProcess } from "../../test/support/run-cli.ts";
 import { toWords } from "./commands/completion.ts";
 import { allCommands } from "./commands.ts";
 

@@ -1,14 +1,14 @@
 import { createServer, type AddressInfo } from "node:net";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { cliHarness } from "../../test/support/cli-harness.ts";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
 import {
+  cliHarness,
   cliSamples,
   runSample,
   sampleFiles,
   type CliSample,
   type CliOutput,
-} from "../../test/support/cli-samples.ts";
+} from "../../test/support/cli-harness.ts";
+import { cliInProcess } from "../../test/support/run-cli.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { rolesHarness } from "../../test/support/roles-harness.ts";
 import { allCommands } from "./commands.ts";

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { createBus, event, permanent, retryAfter } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { cliInProcess } from "../../test/support/run-cli.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { ada, subjectsBus, subjectsDatabase, Registered } from "../../test/support/data-subjects.ts";
 import { until } from "../../test/support/relays.ts";

@@ -1,11 +1,10 @@
 import { createBus, event, permanent } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { cliInProcess, startCli } from "../../test/support/run-cli.ts";
 import { consumersAtWork, someDeadLetters } from "../../test/support/dead-letters.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { until } from "../../test/support/relays.ts";
-import { startCli } from "../../test/support/run-cli.ts";
 
 vi.setConfig({ testTimeout: 180_000 });
 

@@ -1,7 +1,7 @@
 import { createBus, event, permanent, retryAfter } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { cliInProcess } from "../../test/support/run-cli.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { until } from "../../test/support/relays.ts";
 import { rolesHarness } from "../../test/support/roles-harness.ts";

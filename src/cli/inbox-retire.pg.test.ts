@@ -1,7 +1,7 @@
 import { command, createBus, event } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { cliInProcess } from "../../test/support/run-cli.ts";
 import { consumersAtWork, someDeadLetters } from "../../test/support/dead-letters.ts";
 import { rolesHarness } from "../../test/support/roles-harness.ts";
 

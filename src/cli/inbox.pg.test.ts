@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { cliInProcess } from "../../test/support/run-cli.ts";
 import { rolesHarness } from "../../test/support/roles-harness.ts";
 
 vi.setConfig({ testTimeout: 60_000 });

@@ -1,9 +1,16 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { expect, test, vi } from "vitest";
-import { cliHarness } from "../../test/support/cli-harness.ts";
-import { cliSamples, runSample, type CliSample } from "../../test/support/cli-samples.ts";
-import { foreignTimes } from "../../test/support/foreign-times.ts";
-import { addRecorded, shapeDifferences, buildShape, shapeText } from "../../test/support/json-shape.ts";
+import {
+  cliHarness,
+  cliSamples,
+  runSample,
+  type CliSample,
+  foreignTimes,
+  addRecorded,
+  shapeDifferences,
+  buildShape,
+  shapeText,
+} from "../../test/support/cli-harness.ts";
 import { commandNames } from "./commands.ts";
 
 vi.setConfig({ testTimeout: 120_000 });

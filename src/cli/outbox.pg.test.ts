@@ -1,7 +1,7 @@
 import { EventEmitter } from "node:events";
 import { expect, test, vi } from "vitest";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
-import { anOutgoing, type OutboxRow } from "../../test/support/outbox-rows.ts";
+import { cliInProcess } from "../../test/support/run-cli.ts";
+import { anOutgoing, type OutboxRow } from "../../test/support/relays.ts";
 import { rolesHarness } from "../../test/support/roles-harness.ts";
 import { OutboxWriter } from "../outbox/index.ts";
 import { pgDatabase } from "../storage/index.ts";

@@ -4,11 +4,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { saga } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { Approved, sagaOptions } from "../../test/support/approved-order.ts";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
-import { runCli } from "../../test/support/run-cli.ts";
+import { Approved, sagaOptions, sagaHarness } from "../../test/support/saga-fixture.ts";
+import { cliInProcess, runCli } from "../../test/support/run-cli.ts";
 import { orderSaga } from "../../test/support/saga-service.ts";
-import { sagaHarness } from "../../test/support/saga-harness.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 

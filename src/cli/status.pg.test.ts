@@ -1,7 +1,7 @@
 import { event, permanent } from "sagabox";
 import { expect, test, vi } from "vitest";
 import { z } from "zod";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { cliInProcess } from "../../test/support/run-cli.ts";
 import { until } from "../../test/support/relays.ts";
 import { rolesHarness } from "../../test/support/roles-harness.ts";
 

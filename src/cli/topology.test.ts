@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { cliInProcess } from "../../test/support/run-cli.ts";
 import type { BusTopology } from "../app/index.ts";
 import type { PlannedGroup } from "../transport/index.ts";
 import { planKafkaTopology } from "../transports/kafka/kafka-transport.ts";

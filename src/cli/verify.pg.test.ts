@@ -1,12 +1,12 @@
 import { EventEmitter } from "node:events";
 import { expect, test } from "vitest";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { cliInProcess } from "../../test/support/run-cli.ts";
 import { someDeadLetters } from "../../test/support/dead-letters.ts";
 import { rolesHarness } from "../../test/support/roles-harness.ts";
 import { pgDatabase } from "../storage/index.ts";
 import { OutboxWriter } from "../outbox/index.ts";
 import { silentObserver } from "../telemetry/index.ts";
-import { anOutgoing } from "../../test/support/outbox-rows.ts";
+import { anOutgoing } from "../../test/support/relays.ts";
 
 test("G13: verify as an operator says that all is well, then finds what was lost, and exits with 3", async () => {
   const { pool, login } = await rolesHarness();

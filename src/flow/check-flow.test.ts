@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { z } from "zod";
-import * as shop from "../../test/support/order-flow.ts";
+import * as shop from "../../test/support/flows.ts";
 import { event } from "../message/index.ts";
 import { checkFlow } from "./check-flow.ts";
 import { flow } from "./define-flow.ts";

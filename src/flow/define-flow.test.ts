@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { orderFlow, PaymentCaptured, StockReserved } from "../../test/support/order-flow.ts";
+import { orderFlow, PaymentCaptured, StockReserved } from "../../test/support/flows.ts";
 import { command, event } from "../message/index.ts";
 import { flow, type FlowBody } from "./define-flow.ts";
 

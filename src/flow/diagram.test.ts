@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { orderFlow } from "../../test/support/order-flow.ts";
-import { recordedPath } from "../../test/support/recorded-path.ts";
+import { orderFlow, recordedPath } from "../../test/support/flows.ts";
 import { flowDiagram } from "./diagram.ts";
 import { buildPath, type FlowPath } from "./flow-path.ts";
 import { flowPathDiagram } from "./path-diagram.ts";

@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { temporaryDatabase } from "../../test/support/database.ts";
-import { orderFlow } from "../../test/support/order-flow.ts";
-import { recordedPath, type Seen } from "../../test/support/recorded-path.ts";
+import { orderFlow, recordedPath, type Seen } from "../../test/support/flows.ts";
 import { HandlerRegistry } from "../inbox/index.ts";
 import { pgDatabase } from "../storage/index.ts";
 import { readFlowPath } from "./flow-path.ts";

@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { orderFlow } from "../../test/support/order-flow.ts";
-import { recordedPath, type Seen } from "../../test/support/recorded-path.ts";
+import { orderFlow, recordedPath, type Seen } from "../../test/support/flows.ts";
 import { event } from "../message/index.ts";
 import { flow } from "./define-flow.ts";
 import { judgePath } from "./judge-path.ts";

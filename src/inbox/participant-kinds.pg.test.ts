@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { aCommand, participants, Release, Reserve } from "../../test/support/participants.ts";
+import { aCommand, participants, Release, Reserve } from "../../test/support/consumers.ts";
 import { defineStatement } from "../storage/index.ts";
 
 const insert = "insert into effect (consumer, id, note) select 'stock', $1::text, $2::text";

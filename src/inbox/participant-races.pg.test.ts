@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { refuse } from "../errors/index.ts";
-import { aCommand, participants, Release, Reserve } from "../../test/support/participants.ts";
+import { aCommand, participants, Release, Reserve } from "../../test/support/consumers.ts";
 import { until } from "../../test/support/relays.ts";
 import type { Message } from "../message/index.ts";
 import type { Sql } from "../storage/index.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { ignore, permanent, refuse } from "../errors/index.ts";
 import { undoesHeader } from "../message/index.ts";
-import { aCommand, participants, Release, Reserve } from "../../test/support/participants.ts";
+import { aCommand, participants, Release, Reserve } from "../../test/support/consumers.ts";
 import type { HandlerContext } from "./handler.ts";
 
 const write = (what: string, id: string, { tx, consumer }: HandlerContext) =>

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { theRow } from "../../test/support/lane-rows.ts";
+import { theRow } from "../../test/support/lanes.ts";
 import { Custody } from "./custody.ts";
 import type { LaneRow } from "./lane-row.ts";
 

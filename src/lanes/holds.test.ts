@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { aRow } from "../../test/support/lane-rows.ts";
+import { aRow } from "../../test/support/lanes.ts";
 import { Holds } from "./custody.ts";
 
 const names = (holds: readonly { stream: string | null; seq: number }[]) =>

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { aRow, theRow } from "../../test/support/lane-rows.ts";
+import { aRow, theRow } from "../../test/support/lanes.ts";
 import { InFlight } from "./custody.ts";
 
 test("rule 7: a row that settles during a read is known to that read and forgotten by the next", () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { sampleMessage } from "../../test/support/sample-message.ts";
+import { sampleMessage } from "../../test/support/messages.ts";
 import { SagaboxError } from "../errors/index.ts";
-import { aRow } from "../../test/support/lane-rows.ts";
+import { aRow } from "../../test/support/lanes.ts";
 import { isWhole, messageFor, packedMessages, PackedRow } from "./lane-row.ts";
 
 const packed = (...fields: readonly (string | number | null)[]): string => fields.join("\u001f");

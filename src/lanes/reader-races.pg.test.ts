@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ClockAhead, laneReader } from "../../test/support/lane-reader.ts";
+import { ClockAhead, laneReader } from "../../test/support/lanes.ts";
 import { claimOn, outgoing } from "../../test/support/relays.ts";
 
 /** Runs a read and loses the lane after its last statement has returned, before the result is processed. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ClockAhead, laneReader } from "../../test/support/lane-reader.ts";
+import { ClockAhead, laneReader } from "../../test/support/lanes.ts";
 import { claimOn, outgoing, until } from "../../test/support/relays.ts";
 import { systemClock } from "../runtime/index.ts";
 import { LANES } from "./share.ts";

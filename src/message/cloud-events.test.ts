@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { anyMessage } from "../../test/support/arbitrary-message.ts";
-import { aMessage } from "../../test/support/messages.ts";
-import { sampleMessage } from "../../test/support/sample-message.ts";
+import { anyMessage } from "../../test/support/random-data.ts";
+import { aMessage, sampleMessage } from "../../test/support/messages.ts";
 import { cloudEventAttributes } from "./cloud-event-attributes.ts";
 import { fromCloudEvent, toCloudEvent, toCloudEventJson } from "./cloud-events.ts";
 

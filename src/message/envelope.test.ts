@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { sampleMessage } from "../../test/support/sample-message.ts";
+import { sampleMessage } from "../../test/support/messages.ts";
 import {
   decodeEnvelope,
   decodeJson,

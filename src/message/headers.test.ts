@@ -7,7 +7,7 @@ import {
   particularHeaders,
   wireHeaders,
 } from "./headers.ts";
-import { sampleMessage } from "../../test/support/sample-message.ts";
+import { sampleMessage } from "../../test/support/messages.ts";
 
 test("A4: names become lower case and values stay as they are", () => {
   expect(checkHeaders({ "X-Tenant": "Größe 7", "user.agent": "" })).toEqual({

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { BLOCKED_BY_FOREIGN, lockRows } from "../../test/support/foreign-locks.ts";
+import { BLOCKED_BY_FOREIGN, lockRows } from "../../test/support/database.ts";
 import { outgoing, relays, until, type Relays } from "../../test/support/relays.ts";
 import { LANES } from "../lanes/index.ts";
 

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { outboxDatabase } from "../../test/support/outbox-rows.ts";
-import { outgoing, relays } from "../../test/support/relays.ts";
+import { outboxDatabase, outgoing, relays } from "../../test/support/relays.ts";
 import { deadLetterStore, discardDeadLetter, replayDeadLetter } from "../dead-letter/index.ts";
 
 const EVENT = `select status, attempts, last_error, published_at is not null as published

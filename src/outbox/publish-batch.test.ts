@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test, vi } from "vitest";
-import { aRow } from "../../test/support/lane-rows.ts";
+import { aRow } from "../../test/support/lanes.ts";
 import { aMessage } from "../../test/support/messages.ts";
 import { ScriptedTransport } from "../../test/support/scripted-transport.ts";
 import { publishBatch, sortOutcomes, splitIntoBatches, type SendItem } from "./publish-batch.ts";

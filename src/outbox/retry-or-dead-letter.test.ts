@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { aRow } from "../../test/support/lane-rows.ts";
+import { aRow } from "../../test/support/lanes.ts";
 import { outboxRetryPolicy } from "../retry/index.ts";
 import { countByType } from "./settler.ts";
 import { toDeadRow, printableErrorText } from "./failures.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { caseTitle } from "../../test/support/case-title.ts";
+import { caseTitle } from "../../test/support/broker-suites.ts";
 import { ofParking, parkingHarness } from "../../test/support/parking.ts";
 import { exerciseTransport, MemoryTransport } from "../testing/index.ts";
 

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { aMessage } from "../../test/support/messages.ts";
 import { parkingHarness } from "../../test/support/parking.ts";
-import { seededRandom } from "../../test/support/seeded-random.ts";
+import { seededRandom } from "../../test/support/random-data.ts";
 import { MemoryTransport } from "../testing/index.ts";
 import type { Delivery, Transport } from "../transport/index.ts";
 

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
 import { isSagaboxError } from "../errors/index.ts";
 import { ENCRYPTED_CHUNK_BYTES, encryptedSize, decryptedSize } from "../message/index.ts";
-import { seededRandom } from "../../test/support/seeded-random.ts";
+import { seededRandom } from "../../test/support/random-data.ts";
 import { decryptChunks, encryptChunks, type StreamKey } from "./chunk-stream.ts";
 
 const CHUNK = ENCRYPTED_CHUNK_BYTES;

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
 import { isSagaboxError } from "../errors/index.ts";
-import { seededRandom } from "../../test/support/seeded-random.ts";
+import { seededRandom } from "../../test/support/random-data.ts";
 import type { DataKey } from "./key-cache.ts";
 import { FieldCipher } from "./field-cipher.ts";
 

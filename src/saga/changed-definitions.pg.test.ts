@@ -1,7 +1,7 @@
 import { expect, test, vi } from "vitest";
 import { event, refuse, saga, type Bus, type BusOptions } from "sagabox";
 import { z } from "zod";
-import { sagaHarness } from "../../test/support/saga-harness.ts";
+import { sagaHarness } from "../../test/support/saga-fixture.ts";
 import { subjectsBus, subjectsDatabase, testKeyRing } from "../../test/support/data-subjects.ts";
 import { until } from "../../test/support/relays.ts";
 

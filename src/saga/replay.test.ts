@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { command, event, saga } from "sagabox";
 import { z } from "zod";
-import { runSaga, replyInput, workInput } from "../../test/support/run-saga.ts";
+import { runSaga, replyInput, workInput } from "../../test/support/manual-saga.ts";
 import type { SagaDefinition } from "./index.ts";
 import { replay, type RecordedSaga } from "./replay.ts";
 import { statusMoves } from "./status-moves.ts";

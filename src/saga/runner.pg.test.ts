@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { saga } from "sagabox";
 import { z } from "zod";
-import { Approved } from "../../test/support/approved-order.ts";
+import { Approved } from "../../test/support/saga-fixture.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { until } from "../../test/support/relays.ts";
 import { ScriptedDatabase } from "../../test/support/scripted-database.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { event, saga } from "sagabox";
 import { z } from "zod";
-import { sagaHarness } from "../../test/support/saga-harness.ts";
+import { sagaHarness } from "../../test/support/saga-fixture.ts";
 import { until } from "../../test/support/relays.ts";
 
 const Approved = event("approvals.given", { schema: z.object({ id: z.string() }), key: (d) => d.id });

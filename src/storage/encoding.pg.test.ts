@@ -1,6 +1,6 @@
 import { createBus } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
-import { cliInProcess } from "../../test/support/cli-in-process.ts";
+import { cliInProcess } from "../../test/support/run-cli.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { migrateUp, migrationSql } from "./migrate.ts";
 import { pgDatabase } from "./drivers/pg.ts";

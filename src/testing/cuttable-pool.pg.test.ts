@@ -1,7 +1,6 @@
 import { createBus, type Bus } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
-import { temporaryDatabase } from "../../test/support/database.ts";
-import { asleep, endSleepers } from "../../test/support/end-sleepers.ts";
+import { temporaryDatabase, asleep, endSleepers } from "../../test/support/database.ts";
 import { approval } from "../../test/support/tested-order.ts";
 import { CuttablePool, type CrashPoint } from "./cuttable-pool.ts";
 

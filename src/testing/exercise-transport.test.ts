@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { caseTitle } from "../../test/support/case-title.ts";
+import { caseTitle } from "../../test/support/broker-suites.ts";
 import { exerciseTransport, type SkippedCase } from "./exercise-transport.ts";
 import { MemoryTransport } from "./memory-transport.ts";
 

@@ -1,7 +1,7 @@
 import { retryAfter, type Bus, type Phase, type Saga } from "sagabox";
 import { eventually, MemoryTransport, sagaEnds, sagaWaitsFor, timeTraveller } from "sagabox/testing";
 import { afterEach, expect, test, vi } from "vitest";
-import { testKeyRing } from "../../test/support/subject-keys.ts";
+import { testKeyRing } from "../../test/support/data-subjects.ts";
 import { sagaFixture } from "../../test/support/saga-fixture.ts";
 import {
   approval,

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { sampleMessage } from "../../test/support/sample-message.ts";
+import { sampleMessage } from "../../test/support/messages.ts";
 import { cloudEventBindings } from "./cloud-event-wire.ts";
 import { fromWire, toWire, type ReceivedMessage } from "./wire.ts";
 

@@ -1,8 +1,8 @@
 import { CloudEvent, HTTP, Kafka, ValidationError, type CloudEventV1, type KafkaMessage } from "cloudevents";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { anyMessage } from "../../test/support/arbitrary-message.ts";
-import { sampleMessage } from "../../test/support/sample-message.ts";
+import { anyMessage } from "../../test/support/random-data.ts";
+import { sampleMessage } from "../../test/support/messages.ts";
 import { cloudEventBindings } from "./cloud-event-wire.ts";
 import { fromWire, toWire } from "./wire.ts";
 

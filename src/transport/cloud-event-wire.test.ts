@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { anyMessage } from "../../test/support/arbitrary-message.ts";
-import { aMessage } from "../../test/support/messages.ts";
-import { sampleMessage } from "../../test/support/sample-message.ts";
+import { anyMessage } from "../../test/support/random-data.ts";
+import { aMessage, sampleMessage } from "../../test/support/messages.ts";
 import { cloudEventBindings } from "./cloud-event-wire.ts";
 import { fromWire, toWire } from "./wire.ts";
 

@@ -1,9 +1,8 @@
 import { expect, test } from "vitest";
 import { brokerKinds, startBroker } from "../support/brokers/broker-kinds.ts";
 import { assertRequired, type BrokerServer } from "../support/brokers/broker-server.ts";
-import { full, figure, report } from "../support/chaos-figures.ts";
-import { ChaosRun, PERFECT } from "../support/chaos-run.ts";
-import { until } from "../support/chaos-until.ts";
+import { full, figure, report, ChaosRun, PERFECT } from "./chaos-run.ts";
+import { until } from "./until.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 const time = (lengthMs: number): Promise<void> => {

@@ -7,8 +7,8 @@ import * as jetStream from "../brokers/nats/under-test.ts";
 import * as rabbit from "../brokers/rabbitmq/under-test.ts";
 import { assertRequired } from "../support/brokers/broker-server.ts";
 import { brokerKinds, type BrokerKind } from "../support/brokers/broker-kinds.ts";
-import { startCluster, type BrokerCluster } from "../support/brokers/cluster/broker-cluster.ts";
-import { caseTitle } from "../support/case-title.ts";
+import { startCluster, type BrokerCluster } from "./clusters/broker-cluster.ts";
+import { caseTitle } from "../support/broker-suites.ts";
 
 const START_MS = 400_000;
 

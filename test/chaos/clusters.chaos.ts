@@ -1,14 +1,8 @@
 import { expect, test } from "vitest";
 import { assertRequired } from "../support/brokers/broker-server.ts";
 import { brokerKinds } from "../support/brokers/broker-kinds.ts";
-import {
-  findLeader,
-  startCluster,
-  untilWhole,
-  type BrokerCluster,
-} from "../support/brokers/cluster/broker-cluster.ts";
-import { figure, report } from "../support/chaos-figures.ts";
-import { ChaosRun, PERFECT, type Conclusion } from "../support/chaos-run.ts";
+import { findLeader, startCluster, untilWhole, type BrokerCluster } from "./clusters/broker-cluster.ts";
+import { figure, report, ChaosRun, PERFECT, type Conclusion } from "./chaos-run.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 const LEASE_MS = 2_000;

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { verifyConservation } from "../../src/admin/index.ts";
 import { ensurePartitions } from "../../src/outbox/index.ts";
 import { pgDatabase } from "../../src/storage/index.ts";
-import { figure, report as figures } from "../support/chaos-figures.ts";
+import { figure, report as figures } from "./chaos-run.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 const MESSAGES = figure(1_000_000);

@@ -3,9 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startEmbeddedPostgres, type EmbeddedPostgres } from "sagabox/embedded";
 import { expect, onTestFinished, test } from "vitest";
-import { figure, report, chooseModes } from "../support/chaos-figures.ts";
-import { ChaosRun, PERFECT, type Mode } from "../support/chaos-run.ts";
-import { until } from "../support/chaos-until.ts";
+import { figure, report, chooseModes, ChaosRun, PERFECT, type Mode } from "./chaos-run.ts";
+import { until } from "./until.ts";
 
 /** A cluster that keeps its promises: what it confirmed is still there after a crash. */
 async function durableCluster(): Promise<EmbeddedPostgres> {

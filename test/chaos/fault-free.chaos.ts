@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { figure, report, chooseModes } from "../support/chaos-figures.ts";
-import { ChaosRun, PERFECT, type Mode } from "../support/chaos-run.ts";
+import { figure, report, chooseModes, ChaosRun, PERFECT, type Mode } from "./chaos-run.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 // Long leases: on a machine that stands still for two seconds a short one runs out, and that is a fault.

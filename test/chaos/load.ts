@@ -1,13 +1,7 @@
 // Publishes beside business rows until the target is committed, by both ways of publishing. Told what to do by CHAOS.
 import pg from "pg";
 import { createBus, type CallerTransaction } from "sagabox";
-import {
-  HANDLERS,
-  Happened,
-  signedUrl,
-  createTransport,
-  type LoadOptions,
-} from "../support/chaos-contract.ts";
+import { HANDLERS, Happened, signedUrl, createTransport, type LoadOptions } from "./child-contract.ts";
 
 const options = JSON.parse(process.env["CHAOS"] ?? "{}") as LoadOptions;
 const database = signedUrl(options.url, options.id);

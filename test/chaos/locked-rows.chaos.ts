@@ -2,10 +2,9 @@ import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { brokerKinds, startBroker, type BrokerKind } from "../support/brokers/broker-kinds.ts";
 import { assertRequired } from "../support/brokers/broker-server.ts";
-import { signedUrl } from "../support/chaos-contract.ts";
-import { figure, full, report } from "../support/chaos-figures.ts";
-import { ChaosRun, pickOne, PERFECT } from "../support/chaos-run.ts";
-import { until } from "../support/chaos-until.ts";
+import { signedUrl } from "./child-contract.ts";
+import { figure, full, report, ChaosRun, pickOne, PERFECT } from "./chaos-run.ts";
+import { until } from "./until.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 const LEASE_MS = 2_000;

@@ -8,8 +8,8 @@ import {
   startBroker,
   type BrokerKind,
 } from "../support/brokers/broker-kinds.ts";
-import { figure, full, report } from "../support/chaos-figures.ts";
-import { until } from "../support/chaos-until.ts";
+import { figure, full, report } from "./chaos-run.ts";
+import { until } from "./until.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 const Happened = event("misuse.happened", {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ChaosRun, PERFECT, type ChaosRunOptions, type Conclusion } from "../support/chaos-run.ts";
+import { ChaosRun, PERFECT, type ChaosRunOptions, type Conclusion } from "./chaos-run.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 // A proof that cannot fail proves nothing. Each of these breaks the product on purpose, below its own code, and asks

@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { assertRequired } from "../support/brokers/broker-server.ts";
 import { brokerKinds, startBroker } from "../support/brokers/broker-kinds.ts";
-import { figure, full, report } from "../support/chaos-figures.ts";
-import { ChaosRun, pickOne, PERFECT } from "../support/chaos-run.ts";
+import { figure, full, report, ChaosRun, pickOne, PERFECT } from "./chaos-run.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 const LEASE_MS = 2_000;

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { figure, report } from "../support/chaos-figures.ts";
+import { figure, report } from "./chaos-run.ts";
 import { followReplayRunbook } from "../support/replay-runbook-suite.ts";
 
 vi.setConfig({ testTimeout: 300_000 });

@@ -3,11 +3,10 @@ import { createBus } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
 import { assertRequired } from "../support/brokers/broker-server.ts";
 import { startBroker } from "../support/brokers/broker-kinds.ts";
-import { figure, full, keepEvidence, everyMode, report } from "../support/chaos-figures.ts";
-import { ChaosFleet } from "../support/chaos-fleet.ts";
-import { pickOne } from "../support/chaos-run.ts";
-import { FATES, judgeTrips, LEDGER, tripSagas } from "../support/chaos-saga.ts";
-import { until } from "../support/chaos-until.ts";
+import { figure, full, keepEvidence, everyMode, report, pickOne } from "./chaos-run.ts";
+import { ChaosFleet } from "./fleet.ts";
+import { FATES, judgeTrips, LEDGER, tripSagas } from "./trip-saga.ts";
+import { until } from "./until.ts";
 import { temporaryDatabase } from "../support/database.ts";
 import { brokerTransport } from "../support/brokers/broker-kinds.ts";
 

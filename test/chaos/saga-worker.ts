@@ -1,8 +1,8 @@
 // A worker of sagas and of everybody who carries their commands out. Told what to do by CHAOS.
 import pg from "pg";
 import { createBus } from "sagabox";
-import { signedUrl, createTransport, type ChildOptions } from "../support/chaos-contract.ts";
-import { addParticipants, tripSagas } from "../support/chaos-saga.ts";
+import { signedUrl, createTransport, type ChildOptions } from "./child-contract.ts";
+import { addParticipants, tripSagas } from "./trip-saga.ts";
 
 const options = JSON.parse(process.env["CHAOS"] ?? "{}") as ChildOptions;
 const database = signedUrl(options.url, options.id);

@@ -2,10 +2,9 @@ import pg from "pg";
 import { expect, test } from "vitest";
 import { brokerKinds, startBroker } from "../support/brokers/broker-kinds.ts";
 import { assertRequired } from "../support/brokers/broker-server.ts";
-import type { ChaosChild } from "../support/chaos-child.ts";
-import { figure, full, report } from "../support/chaos-figures.ts";
-import { ChaosRun, PERFECT, type Mode } from "../support/chaos-run.ts";
-import { until } from "../support/chaos-until.ts";
+import type { ChaosChild } from "./fleet.ts";
+import { figure, full, report, ChaosRun, PERFECT, type Mode } from "./chaos-run.ts";
+import { until } from "./until.ts";
 import { temporaryDatabase } from "../support/database.ts";
 import { Wire } from "../support/wire.ts";
 

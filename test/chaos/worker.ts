@@ -1,12 +1,6 @@
 // A worker as a service would run it: relay and consumers, a clean stop on SIGTERM. Told what to do by CHAOS.
 import { createBus } from "sagabox";
-import {
-  HANDLERS,
-  Happened,
-  signedUrl,
-  createTransport,
-  type ChildOptions,
-} from "../support/chaos-contract.ts";
+import { HANDLERS, Happened, signedUrl, createTransport, type ChildOptions } from "./child-contract.ts";
 
 const options = JSON.parse(process.env["CHAOS"] ?? "{}") as ChildOptions;
 const bus = createBus({

@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
-import { figure, full, report, chooseModes } from "../support/chaos-figures.ts";
-import { ChaosRun, pickOne, PERFECT, type Mode } from "../support/chaos-run.ts";
-import { lateTakeOvers, takeOverFigures } from "../support/chaos-take-over.ts";
-import { until } from "../support/chaos-until.ts";
+import { figure, full, report, chooseModes, ChaosRun, pickOne, PERFECT, type Mode } from "./chaos-run.ts";
+import { lateTakeOvers, takeOverFigures } from "./take-over.ts";
+import { until } from "./until.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 const LEASE_MS = 2_000;

@@ -18,8 +18,7 @@ import {
   type WireMessage,
 } from "../../src/transport/index.ts";
 import { aMessage } from "../support/messages.ts";
-import { seededRandom } from "../support/seeded-random.ts";
-import { withoutStacks } from "../support/without-stacks.ts";
+import { seededRandom, withoutStacks } from "../support/random-data.ts";
 
 /** A tenth of them for whoever waits. */
 const RUNS = process.env["SAGABOX_REQUIRE"] === "all" ? 100_000 : 10_000;

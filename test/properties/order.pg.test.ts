@@ -3,7 +3,7 @@ import type { Message } from "../../src/message/index.ts";
 import type { Outgoing } from "../../src/outbox/index.ts";
 import type { OwnedTransaction } from "../../src/storage/index.ts";
 import { outgoing, relays, until, type Relays } from "../support/relays.ts";
-import { seededRandom } from "../support/seeded-random.ts";
+import { seededRandom } from "../support/random-data.ts";
 
 const KEYS = 50;
 const WRITERS = 8;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { outgoing, relays, until, type Relays } from "../support/relays.ts";
-import { seededRandom } from "../support/seeded-random.ts";
+import { seededRandom } from "../support/random-data.ts";
 
 const STEPS = [
   "sagabox.outbox.fetch",

@@ -1,9 +1,9 @@
 // Generated sagas in a world where replies are late, doubled, out of order or lost, processes die and people interfere:
 // each one ends, and what was done is kept once or undone once (I-09, I-13 to I-17, I-30 without a database).
 import { expect, test } from "vitest";
-import { Choices } from "../support/saga-simulation/choices.ts";
-import { planted } from "../support/saga-simulation/planted.ts";
-import { explain, classifyComplaint, simulate } from "../support/saga-simulation/simulate.ts";
+import { Choices } from "./saga-simulation/generate-saga.ts";
+import { planted } from "./saga-simulation/planted.ts";
+import { explain, classifyComplaint, simulate } from "./saga-simulation/simulation.ts";
 
 const SAGAS = Number(process.env["SAGABOX_SAGAS"] ?? 5_000);
 const FIRST = Number(process.env["SAGABOX_SAGA_SEED"] ?? 1);

@@ -2,7 +2,7 @@ import { command, event, permanent, saga } from "sagabox";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { checkAndKeep, replayAs, whoDidWhat } from "../../examples/guides/audit.ts";
-import { cliInProcess } from "../support/cli-in-process.ts";
+import { cliInProcess } from "../support/run-cli.ts";
 import { until } from "../support/relays.ts";
 import { sagaFixture } from "../support/saga-fixture.ts";
 

@@ -6,7 +6,7 @@ import { startEmbeddedPostgres } from "sagabox/embedded";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { baseBackup } from "../support/base-backup.ts";
-import { cliInProcess } from "../support/cli-in-process.ts";
+import { cliInProcess } from "../support/run-cli.ts";
 import { serverFolder } from "../support/server-folder.ts";
 
 const id = z.object({ id: z.string() });

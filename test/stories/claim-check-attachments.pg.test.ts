@@ -8,9 +8,15 @@ import { attachment, command, SagaboxError, type Attachment } from "sagabox";
 import { fileStore, s3Store, type ClaimCheckOptions } from "sagabox/claim-check";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
-import { testKeyRing } from "../support/subject-keys.ts";
-import { MAX_GROWTH_MB, passed, passLargeAttachment } from "../support/stores/large-attachment.ts";
-import { filesIn, payloadHarness, temporaryFolder } from "../support/stores/payload-harness.ts";
+import { testKeyRing } from "../support/data-subjects.ts";
+import {
+  MAX_GROWTH_MB,
+  passed,
+  passLargeAttachment,
+  filesIn,
+  payloadHarness,
+  temporaryFolder,
+} from "../support/stores/payload-harness.ts";
 import { s3Credentials, startS3Server } from "../support/stores/s3-server.ts";
 
 const Filed = command("report.filed", {

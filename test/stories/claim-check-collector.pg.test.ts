@@ -165,7 +165,7 @@ test(
     const { bus, pool, url, counts } = await payloadHarness({
       claimCheck: { store: fileStore({ folder }), grace: "1h" },
     });
-    const worker = fileURLToPath(new URL("../support/stores/killed-publisher.ts", import.meta.url));
+    const worker = fileURLToPath(new URL("./killed-publisher.ts", import.meta.url));
     const args = ["--conditions=sagabox:source", "--import", import.meta.resolve("tsx"), worker, url, folder];
     const child = spawn(process.execPath, args, { stdio: "inherit" });
     const [, signal] = (await once(child, "exit")) as [number | null, string | null];

@@ -1,7 +1,7 @@
 import { command, event, saga, type Attachment } from "sagabox";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { testKeyRing } from "../support/subject-keys.ts";
+import { testKeyRing } from "../support/data-subjects.ts";
 import { payloadHarness } from "../support/stores/payload-harness.ts";
 
 const LONG_AGO = 100;

@@ -1,9 +1,8 @@
 import { s3Store } from "sagabox/claim-check";
 import { expect, onTestFinished, test } from "vitest";
-import { MultipartServer } from "../support/stores/multipart-server.ts";
+import { MultipartServer, s3Credentials } from "../support/stores/s3-server.ts";
 import { Drawn, large } from "../support/stores/payload-contracts.ts";
 import { payloadHarness } from "../support/stores/payload-harness.ts";
-import { s3Credentials } from "../support/stores/s3-server.ts";
 
 const HOUR_MS = 3_600_000;
 const PREFIX = "shared/";

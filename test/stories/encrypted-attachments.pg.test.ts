@@ -11,9 +11,15 @@ import {
   filePassport,
   PassportScanned,
 } from "../../examples/guides/encrypted-attachments.ts";
-import { testKeyRing } from "../support/subject-keys.ts";
-import { MAX_GROWTH_MB, passed, passLargeAttachment } from "../support/stores/large-attachment.ts";
-import { filesIn, payloadHarness, temporaryFolder } from "../support/stores/payload-harness.ts";
+import { testKeyRing } from "../support/data-subjects.ts";
+import {
+  MAX_GROWTH_MB,
+  passed,
+  passLargeAttachment,
+  filesIn,
+  payloadHarness,
+  temporaryFolder,
+} from "../support/stores/payload-harness.ts";
 
 const Scanned = command("passport.scanned", {
   schema: z.object({ country: z.string(), scan: z.custom<Attachment>() }),

@@ -2,7 +2,7 @@ import { command, event, isAttachment, saga, type Attachment } from "sagabox";
 import { fileStore } from "sagabox/claim-check";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { testKeyRing } from "../support/subject-keys.ts";
+import { testKeyRing } from "../support/data-subjects.ts";
 import { until } from "../support/relays.ts";
 import { payloadHarness, temporaryFolder } from "../support/stores/payload-harness.ts";
 

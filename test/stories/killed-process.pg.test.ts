@@ -3,9 +3,9 @@ import { once } from "node:events";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { createBus, event } from "../../src/index.ts";
-import { cliInProcess } from "../support/cli-in-process.ts";
+import { cliInProcess } from "../support/run-cli.ts";
 import { temporaryDatabase } from "../support/database.ts";
-import { program } from "../support/program.ts";
+import { program } from "../support/programs.ts";
 
 const worker = program(new URL("./killed-worker.ts", import.meta.url));
 const Placed = event("order.placed", { schema: z.object({ n: z.number() }), key: ({ n }) => String(n) });

@@ -3,8 +3,7 @@ import { createBus, event, type Bus } from "sagabox";
 import { MemoryTransport } from "sagabox/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
-import { temporaryDatabase } from "../support/database.ts";
-import { BLOCKED_BY_FOREIGN, lockRows } from "../support/foreign-locks.ts";
+import { temporaryDatabase, BLOCKED_BY_FOREIGN, lockRows } from "../support/database.ts";
 import { RecordingObserver } from "../support/recording-observer.ts";
 import { until } from "../support/relays.ts";
 

@@ -2,7 +2,7 @@
 import { checkFlow, createBus, flowPathDiagram, type Bus, type FlowPath } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
 import { temporaryDatabase, type TemporaryDatabase } from "../support/database.ts";
-import * as shop from "../support/order-flow.ts";
+import * as shop from "../support/flows.ts";
 import { until } from "../support/relays.ts";
 
 type Trouble = "none" | "payment" | "shipment";

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { deadLetterStore, listDeadLetters } from "../../src/dead-letter/index.ts";
 import { migrateUp, pgDatabase } from "../../src/storage/index.ts";
 import { temporaryDatabase } from "../support/database.ts";
-import { program } from "../support/program.ts";
+import { program } from "../support/programs.ts";
 
 const worker = program(new URL("./poison-worker.ts", import.meta.url));
 

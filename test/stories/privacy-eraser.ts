@@ -1,5 +1,5 @@
 import { createBus } from "sagabox";
-import { testKeyRing } from "../support/subject-keys.ts";
+import { testKeyRing } from "../support/data-subjects.ts";
 
 // A process that is about to erase somebody, and is killed at the moment that the test chooses.
 const [url = ""] = process.argv.slice(2);

@@ -1,10 +1,16 @@
 import { randomBytes } from "node:crypto";
 import { keyRing } from "sagabox/privacy";
 import { expect, test, vi } from "vitest";
-import { ada, subjectsBus, subjectsDatabase, Registered, testKeyRing } from "../support/data-subjects.ts";
+import {
+  ada,
+  subjectsBus,
+  subjectsDatabase,
+  Registered,
+  testKeyRing,
+  sweepAll,
+} from "../support/data-subjects.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
-import { sweepAll } from "../support/sweep-all.ts";
 
 const because = { reason: "request 17", actor: "clerk" };
 

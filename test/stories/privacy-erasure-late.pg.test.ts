@@ -2,11 +2,17 @@ import { saga, type DataOf } from "sagabox";
 import { SubjectErased } from "sagabox/privacy";
 import { expect, test, vi } from "vitest";
 import { z } from "zod";
-import { ada, subjectsBus, subjectsDatabase, Registered, testKeyRing } from "../support/data-subjects.ts";
+import {
+  ada,
+  subjectsBus,
+  subjectsDatabase,
+  Registered,
+  testKeyRing,
+  sweepAll,
+} from "../support/data-subjects.ts";
 import type { TemporaryDatabase } from "../support/database.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
-import { sweepAll } from "../support/sweep-all.ts";
 
 const because = { reason: "request 17", actor: "clerk" };
 const noCache = { privacy: { keys: testKeyRing(), cacheTtl: 0 } };

@@ -9,9 +9,9 @@ import {
   createDeferred,
   Registered,
   testKeyRing,
+  sweepAll,
 } from "../support/data-subjects.ts";
 import { RecordingObserver } from "../support/recording-observer.ts";
-import { sweepAll } from "../support/sweep-all.ts";
 
 const because = { reason: "request 17", actor: "clerk" };
 type Data = DataOf<typeof Registered>;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { event, permanent, retryAfter } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
-import { cliInProcess } from "../support/cli-in-process.ts";
+import { cliInProcess } from "../support/run-cli.ts";
 import { until } from "../support/relays.ts";
 import { rolesHarness } from "../support/roles-harness.ts";
 

@@ -1,7 +1,7 @@
 import { command, event, permanent, saga } from "sagabox";
 import { expect, test, vi } from "vitest";
 import { z } from "zod";
-import { cliInProcess } from "../support/cli-in-process.ts";
+import { cliInProcess } from "../support/run-cli.ts";
 import { until } from "../support/relays.ts";
 import { rolesHarness } from "../support/roles-harness.ts";
 

@@ -1,7 +1,7 @@
 import { command, createBus, event, message, permanent } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
-import { cliInProcess } from "../support/cli-in-process.ts";
+import { cliInProcess } from "../support/run-cli.ts";
 import { until } from "../support/relays.ts";
 import { ScriptedTransport } from "../support/scripted-transport.ts";
 import { rolesHarness, type RolesHarness } from "../support/roles-harness.ts";

@@ -2,7 +2,7 @@ import { command, createBus, refuse } from "sagabox";
 import { MemoryTransport } from "sagabox/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
-import { aCommand } from "../support/participants.ts";
+import { aCommand } from "../support/consumers.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 const Charge = command("card.charge", { schema: z.object({ card: z.string() }) });

@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { saga } from "sagabox";
-import { Approved, sagaOptions } from "../support/approved-order.ts";
+import { Approved, sagaOptions, sagaHarness } from "../support/saga-fixture.ts";
 import { until } from "../support/relays.ts";
-import { sagaHarness } from "../support/saga-harness.ts";
 
 test("a start that was rolled back to a savepoint has not happened: none of its steps is done", async () => {
   const { bus, pool, at } = await sagaHarness();

@@ -4,9 +4,8 @@ import { postgres } from "sagabox/postgres";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { temporaryDatabase } from "../support/database.ts";
-import { recordedTraces } from "../support/recorded-traces.ts";
+import { recordedTraces, tracingSuite } from "../support/traces.ts";
 import { until } from "../support/relays.ts";
-import { tracingSuite } from "../support/tracing-suite.ts";
 
 const Id = z.object({ id: z.string() });
 const Placed = event("spanned.placed", { schema: Id });

@@ -1,12 +1,16 @@
+import { randomBytes } from "node:crypto";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { createBus, event } from "sagabox";
 import { expect, onTestFinished } from "vitest";
 import { z } from "zod";
 import { readKeyRingFromEnvironment } from "../../src/privacy/index.ts";
-import { cliInProcess } from "./cli-in-process.ts";
-import { sampleFiles, sampleKeyRing, type Fill } from "./cli-samples.ts";
-import { someDeadLetters } from "./dead-letters.ts";
 import { ada, Registered } from "./data-subjects.ts";
+import { someDeadLetters } from "./dead-letters.ts";
 import { rolesHarness } from "./roles-harness.ts";
+import { cliInProcess, runCli } from "./run-cli.ts";
 import { orderSaga } from "./saga-service.ts";
 
 const Placed = event("order.placed", {
@@ -93,4 +97,302 @@ export async function cliHarness() {
     subject: "c-bob",
   };
   return { ...house, fill };
+}
+
+/** How one way to call a command is tried. `<letter>` and the like are filled in by whoever tries it. */
+export interface CliSample {
+  readonly argv: readonly string[];
+  /** It never asks the database. */
+  readonly withoutDatabase?: true;
+  /** It is there to make, or to look at, what is missing in an empty database. */
+  readonly makesSchema?: true;
+  /** It loads an application, which reads the environment of its process: it needs one of its own. */
+  readonly ownProcess?: true;
+  /** It prints no data: not tried with --json. */
+  readonly silent?: true;
+  /** It has a test of its own for what it prints. */
+  readonly slow?: true;
+  /** Who may only look may do it. */
+  readonly viewer?: true;
+  /** Nothing in the house is as it wants it: it says so, and fails. */
+  readonly inVain?: true;
+}
+
+const why = ["--actor", "ann", "--reason", "ticket 7"];
+const window = ["--from", "2026-11-16T08:00:00Z", "--to", "2026-11-16T09:00:00Z"];
+const sure = ["--yes", ...why];
+
+/** At least one for every action of every command; a test fails for one without. In an order in which all can be done. */
+export const cliSamples: Readonly<Record<string, readonly CliSample[]>> = {
+  dev: [{ argv: [], makesSchema: true, silent: true }],
+  worker: [{ argv: ["--app", "<saga-app>", "--port", "0"], ownProcess: true, silent: true }],
+  migrate: [
+    { argv: ["status"], makesSchema: true },
+    { argv: ["up"], makesSchema: true },
+    { argv: ["sql"], withoutDatabase: true },
+  ],
+  status: [
+    { argv: [], viewer: true },
+    { argv: ["--check"], viewer: true },
+  ],
+  outbox: [
+    { argv: ["list"], viewer: true },
+    { argv: ["list", "--state", "scheduled"], viewer: true },
+    { argv: ["stats"], viewer: true },
+    { argv: ["show", "<message>"], viewer: true },
+    { argv: ["retry-now", "<message-waiting>", ...why] },
+    { argv: ["archive", "--keep", "30d", "--dry-run"] },
+    { argv: ["archive", "--keep", "30d", ...sure] },
+  ],
+  inbox: [
+    { argv: ["stats"], viewer: true },
+    { argv: ["list"], viewer: true },
+    { argv: ["show", "<message>"], viewer: true },
+    { argv: ["cleanup", "--keep", "30d", "--dry-run"] },
+    { argv: ["cleanup", "--keep", "30d", ...sure] },
+    { argv: ["retire", "<consumer-gone>", "--dry-run"], viewer: true },
+    { argv: ["retire", "<consumer-gone>", ...sure] },
+  ],
+  republish: [{ argv: [...window, "--dry-run"], viewer: true }, { argv: [...window, ...sure] }],
+  dlq: [
+    { argv: ["groups"] },
+    { argv: ["list", "--letters"] },
+    { argv: ["show", "<letter>"] },
+    { argv: ["replay", "<letter-replayed>", ...sure] },
+    { argv: ["replay", "--all", "--dry-run"] },
+    { argv: ["replay", "--group", "<group>", ...sure] },
+    { argv: ["edit", "<letter-edited>", "--data-file", "<edited-file>", "--dry-run"] },
+    { argv: ["edit", "<letter-edited>", "--data-file", "<edited-file>", ...sure] },
+    { argv: ["bury", "<message-buried>", "--outbox", ...sure] },
+    { argv: ["discard", "<letter-discarded>", ...sure] },
+    { argv: ["discard", "--all", "--dry-run"] },
+    { argv: ["discard", "--all", ...sure] },
+    { argv: ["list", "--closed"] },
+  ],
+  saga: [
+    { argv: ["list"] },
+    { argv: ["stuck"] },
+    { argv: ["show", "<saga-retried>"] },
+    { argv: ["history", "<saga-retried>"] },
+    { argv: ["diagram", "<saga-retried>"] },
+    { argv: ["diagram", "order", "--app", "<saga-app>"], withoutDatabase: true },
+    { argv: ["check", "--app", "<saga-app>"] },
+    { argv: ["retry", "<saga-retried>", ...why] },
+    { argv: ["skip", "<saga-skipped>", "--step", "ship", ...sure] },
+    { argv: ["settle", "<saga-settled>", "--step", "ship", "--result", '"by hand"', ...sure] },
+    { argv: ["compensate", "<saga-compensated>", ...sure] },
+    { argv: ["cancel", "<saga-cancelled>", ...sure] },
+    {
+      argv: ["signal", "<saga-signalled>", "--event", "approvals.given"].concat(
+        ["--data-file", "<signal-file>", "--app", "<saga-app>"],
+        why,
+      ),
+    },
+  ],
+  explain: [{ argv: ["<message>"], viewer: true }],
+  verify: [{ argv: [] }],
+  doctor: [{ argv: [], makesSchema: true }],
+  tune: [{ argv: ["--yes", "--seconds", "1"], makesSchema: true, slow: true }],
+  roles: [{ argv: ["sql"], withoutDatabase: true }],
+  audit: [{ argv: ["list"] }, { argv: ["seal"] }, { argv: ["verify"] }],
+  erase: [{ argv: ["<subject-erased>", "--dry-run", ...why] }, { argv: ["<subject-erased>", ...sure] }],
+  privacy: [
+    { argv: ["status"] },
+    { argv: ["export", "<subject>", ...why] },
+    { argv: ["hold", "<subject>", ...why] },
+    { argv: ["release", "<subject>", ...why] },
+    { argv: ["rewrap", ...why] },
+    { argv: ["erasures"] },
+    { argv: ["reapply", "<erasures-file>", ...why] },
+    { argv: ["end-saga", "<saga-retried>", ...why], inVain: true },
+  ],
+  topology: [{ argv: ["--app", "<topology-app>"], withoutDatabase: true }],
+  completion: ["bash", "zsh", "fish"].map((shell) => ({
+    argv: [shell],
+    withoutDatabase: true,
+    silent: true,
+  })),
+};
+
+export type Fill = Readonly<Record<string, string>>;
+
+export const sampleKeyRing = ["first", "index"]
+  .map((name) => `${name} ${randomBytes(32).toString("base64")}`)
+  .join("\n");
+
+/** What the samples name besides rows of the database. */
+export function sampleFiles(): Fill {
+  const folder = mkdtempSync(join(tmpdir(), "sagabox-cli-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const file = (name: string, text: string): string => {
+    writeFileSync(join(folder, name), text);
+    return join(folder, name);
+  };
+  return {
+    "saga-app": fileURLToPath(new URL("./saga-service.ts", import.meta.url)),
+    "topology-app": fileURLToPath(new URL("./topology-service.ts", import.meta.url)),
+    "edited-file": file("edited.json", '{"n":1,"cause":7}'),
+    "signal-file": file("signal.json", '{"id":"signalled"}'),
+    "erasures-file": file("erasures.ndjson", ""),
+  };
+}
+
+/** Ids that nobody has. */
+function keepPlaceholder(name: string): string {
+  if (name.startsWith("letter")) return "1";
+  return name === "group" ? "3f9a0c21b7de" : "0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11";
+}
+
+export interface CliOutput {
+  readonly line: string;
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export async function runSample(
+  name: string,
+  sample: CliSample,
+  { url, fill, more = [] }: { readonly url: string; readonly fill: Fill; readonly more?: readonly string[] },
+): Promise<CliOutput> {
+  const wanted = [name, ...sample.argv, ...more];
+  const argv = wanted.map((word) =>
+    word.replace(/^<([a-z-]+)>$/, (_, found: string) => fill[found] ?? keepPlaceholder(found)),
+  );
+  const env = { DATABASE_URL: url, SAGABOX_KEY_RING: sampleKeyRing, USER: "ann" };
+  const told = sample.ownProcess === true ? await runCli(argv, { env }) : await cliInProcess(argv, env);
+  return { line: `sagabox ${wanted.join(" ")}`, ...told };
+}
+
+/** What is known of the objects at one place of a JSON text: how many there were, and of each key how often and with what. */
+interface FieldTypes {
+  objects: number;
+  readonly keys: Map<string, { times: number; readonly types: Set<string> }>;
+}
+
+/** The keys and types of JSON texts, without their values: `.messages[]` is each object of the list under `messages`. */
+export type Shape = ReadonlyMap<string, FieldTypes>;
+
+/** What stands under the keys in `anything` is the application's own, or another thing each time: nobody looks into it. */
+export function buildShape(values: readonly unknown[], anything: readonly string[] = []): Shape {
+  const shape = new Map<string, FieldTypes>();
+  for (const value of values) note({ shape, anything }, ".", value);
+  return shape;
+}
+
+interface Noting {
+  readonly shape: Map<string, FieldTypes>;
+  readonly anything: readonly string[];
+}
+
+function note(noting: Noting, path: string, value: unknown): void {
+  const { shape, anything } = noting;
+  if (typeof value !== "object" || value === null) return;
+  if (Array.isArray(value)) {
+    for (const one of value) note(noting, `${path}[]`, one);
+    return;
+  }
+  const place = shape.get(path) ?? { objects: 0, keys: new Map() };
+  shape.set(path, place);
+  place.objects += 1;
+  for (const [key, one] of Object.entries(value)) {
+    const seen = place.keys.get(key) ?? { times: 0, types: new Set<string>() };
+    place.keys.set(key, seen);
+    seen.times += 1;
+    for (const type of anything.includes(key) ? ["anything"] : findTypes(one)) seen.types.add(type);
+    if (!anything.includes(key)) note(noting, `${path === "." ? "" : path}.${key}`, one);
+  }
+}
+
+/** A list is known by what is in it. An empty one says no more than that it is one. */
+function findTypes(value: unknown): readonly string[] {
+  if (value === null) return ["null"];
+  if (!Array.isArray(value)) return [typeof value];
+  return ["list", ...value.flatMap((one) => findTypes(one).map((type) => `list of ${type}`))];
+}
+
+/** One line for each place: its keys with their types, `?` behind those that may be absent. */
+export function shapeText(shape: Shape): string {
+  return [...shape]
+    .map(([path, { objects, keys }]) => {
+      const fields = [...keys].map(([key, { times, types }]) => {
+        const lists = [...types].some((type) => type.startsWith("list of "));
+        const shown = [...types].filter((type) => type !== "list" || !lists).sort();
+        return `${key}${times < objects ? "?" : ""}: ${shown.join(" | ")}`;
+      });
+      return `  ${path}  ${fields.sort().join(", ")}`;
+    })
+    .sort()
+    .join("\n");
+}
+
+/** Adds the types that were recorded before, for the keys that are still there: what is null now may be a text at other times. */
+export function addRecorded(shape: Shape, recorded: string): void {
+  for (const [path, fields] of parseFields(recorded)) {
+    for (const [key, { types }] of fields) {
+      const seen = shape.get(path)?.keys.get(key)?.types;
+      if (seen?.has("anything") === false) for (const type of types) seen.add(type);
+    }
+  }
+}
+
+interface Field {
+  readonly optional: boolean;
+  readonly types: readonly string[];
+}
+
+function parseFields(text: string): ReadonlyMap<string, ReadonlyMap<string, Field>> {
+  const lines = text.split("\n").filter((line) => line.trim() !== "");
+  return new Map(
+    lines.map((line) => {
+      const [path = "", fields = ""] = line.trim().split(/ {2}/);
+      return [path, new Map(fields.split(", ").map(parseField))];
+    }),
+  );
+}
+
+function parseField(text: string): [string, Field] {
+  const [name = "", types = ""] = text.split(": ");
+  return [name.replace(/\?$/, ""), { optional: name.endsWith("?"), types: types.split(" | ") }];
+}
+
+/** How what was seen differs from what was recorded: a key that is new, gone, or holds something else. */
+export function shapeDifferences(seen: Shape, recorded: string): readonly string[] {
+  const [now, then] = [parseFields(shapeText(seen)), parseFields(recorded)];
+  const gone = [...then.keys()].filter((path) => !now.has(path)).map((path) => `${path} is gone`);
+  const changed = [...now].flatMap(([path, fields]) => {
+    const before = then.get(path);
+    if (before === undefined) return [`${path} is new`];
+    const lost = [...before]
+      .filter(([key, field]) => !field.optional && (fields.get(key)?.optional ?? true))
+      .map(([key]) => `${path} ${key} is gone`);
+    return [
+      ...lost,
+      ...[...fields].flatMap(([key, field]) => otherThan(before.get(key), `${path} ${key}`, field)),
+    ];
+  });
+  return [...gone, ...changed];
+}
+
+function otherThan(before: Field | undefined, name: string, { types }: Field): readonly string[] {
+  if (before === undefined) return [`${name} is new`];
+  const allowed = before.types.some((type) => type.startsWith("list"))
+    ? [...before.types, "list"]
+    : before.types;
+  return types.filter((type) => !allowed.includes(type)).map((type) => `${name} is ${type} now`);
+}
+
+const time = /\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*/g;
+const iso = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z\b/;
+
+/** Texts anywhere in a JSON value that tell a time otherwise than ISO 8601 in UTC does, each with its place. */
+export function foreignTimes(value: unknown, place = ""): readonly string[] {
+  if (typeof value === "string") {
+    const times = value.match(time) ?? [];
+    return times.every((one) => iso.test(one)) ? [] : [`${place} ${value}`];
+  }
+  if (typeof value !== "object" || value === null) return [];
+  return Object.entries(value).flatMap(([key, one]) =>
+    foreignTimes(one, Array.isArray(value) ? `${place}[${key}]` : `${place}.${key}`),
+  );
 }

@@ -1,12 +1,10 @@
 import { createBus, event, type Bus, type BusOptions } from "sagabox";
-import { onTestFinished } from "vitest";
+import { keyRing, type KeyRing } from "sagabox/privacy";
+import { onTestFinished, expect } from "vitest";
 import { z } from "zod";
 import { ensurePartitions } from "../../src/outbox/index.ts";
 import { pgDatabase } from "../../src/storage/index.ts";
-import { testKeyRing } from "./subject-keys.ts";
 import { temporaryDatabase, type TemporaryDatabase } from "./database.ts";
-
-export { testKeyRing } from "./subject-keys.ts";
 
 export const Registered = event("people.registered", {
   schema: z.object({
@@ -85,4 +83,22 @@ export function createDeferred<T>(): Deferred<T> {
   let resolve: (value: T) => void = () => undefined;
   const promise = new Promise<T>((settle) => (resolve = settle));
   return { promise, resolve: (value) => resolve(value) };
+}
+
+const key = (fill: number): Uint8Array =>
+  Uint8Array.from({ length: 32 }, (_, n) => (n * 7 + fill * 31) % 256);
+
+/** A ring whose keys are the same in every test. */
+export function testKeyRing(current = "2026-a", ...others: string[]): KeyRing {
+  const names = [current, ...others];
+  return keyRing({
+    current,
+    keys: Object.fromEntries(names.map((name) => [name, key(1 + name.charCodeAt(name.length - 1))])),
+    index: key(200),
+  });
+}
+
+/** Sweeps until nothing is left: transactions of other tests, in other databases of the server, are waited for too. */
+export async function sweepAll(bus: Bus): Promise<void> {
+  await expect.poll(() => bus.privacy.sweep(), { timeout: 30_000, interval: 200 }).toBe(0);
 }

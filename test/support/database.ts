@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import pg from "pg";
-import { afterAll, inject, onTestFinished } from "vitest";
+import { afterAll, inject, onTestFinished, expect } from "vitest";
+import { pgDatabase } from "../../src/storage/index.ts";
 
 export interface TemporaryDatabase {
   readonly name: string;
@@ -115,4 +116,56 @@ async function asAdmin(sql: string): Promise<{ rows: { open: string }[] }> {
   } finally {
     await client.end();
   }
+}
+
+export const FOREIGN_SESSION = "nightly report";
+
+/** Names the foreign session, its transaction and nothing else. */
+export const BLOCKED_BY_FOREIGN = new RegExp(
+  `^pid \\d+ \\(${FOREIGN_SESSION}\\), transaction open for \\d+\\.\\d s$`,
+);
+
+/** A session of somebody else runs this in a transaction that stays open until it is released. */
+export async function lockRows(pool: pg.Pool, sql: string, params: unknown[] = []) {
+  const client = await pool.connect();
+  await client.query(`set application_name = '${FOREIGN_SESSION}'`);
+  await client.query("begin");
+  const { rowCount } = await client.query(sql, params);
+  let isOver = false;
+  const release = async (): Promise<void> => {
+    if (isOver) return;
+    isOver = true;
+    await client.query("rollback");
+    client.release(true);
+  };
+  onTestFinished(release);
+  return { rowCount, release };
+}
+
+/** The server goes on with what its client has given up; whoever is still there at the end counts as a leak. */
+export async function endSleepers(admin: pg.Pool): Promise<void> {
+  const sleepers = `select pg_terminate_backend(pid) from pg_stat_activity
+                     where datname = current_database() and pid <> pg_backend_pid() and query like 'select pg_sleep%'`;
+  await expect.poll(async () => (await admin.query(sleepers)).rowCount, { timeout: 10_000 }).toBe(0);
+}
+
+/** Resolves when the server has begun to sleep: before that it could still do so after its client has left. */
+export async function asleep(admin: pg.Pool): Promise<void> {
+  const sleepers = `select pid from pg_stat_activity
+                     where datname = current_database() and state = 'active' and query like 'select pg_sleep%'`;
+  await expect.poll(async () => (await admin.query(sleepers)).rowCount, { timeout: 10_000 }).toBe(1);
+}
+
+/** A database with a table of notes, behind a pool of one connection. */
+export async function notebook(options: pg.PoolConfig = {}) {
+  const temporary = await temporaryDatabase();
+  await temporary.pool.query("create table note (id int generated always as identity, text text unique)");
+  const pool = new pg.Pool({ connectionString: temporary.url, max: 1, ...options });
+  pool.on("error", () => undefined);
+  onTestFinished(() => pool.end());
+  const notes = async () => {
+    const { rows } = await temporary.pool.query<{ text: string }>("select text from note order by id");
+    return rows.map((row) => row.text);
+  };
+  return { ...temporary, admin: temporary.pool, pool, database: pgDatabase(pool), notes };
 }

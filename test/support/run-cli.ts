@@ -1,8 +1,30 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
+import { EventEmitter, once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
-import { program } from "./program.ts";
+import type { Io } from "../../src/cli/command.ts";
+import { runCli as runInProcess } from "../../src/cli/index.ts";
+import { program } from "./programs.ts";
+
+/** Runs a command line here, without a process of its own: for commands that read, write and end. */
+export async function cliInProcess(
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+  more: Partial<Io> = {},
+): Promise<{ code: number; stdout: string; stderr: string }> {
+  let [stdout, stderr] = ["", ""];
+  const code = await runInProcess(args, {
+    env,
+    cwd: process.cwd(),
+    signals: new EventEmitter(),
+    out: (text) => void (stdout += `${text}\n`),
+    err: (text) => void (stderr += `${text}\n`),
+    setEnv: () => undefined,
+    exit: () => undefined,
+    ...more,
+  });
+  return { code, stdout, stderr };
+}
 
 export interface CliProcess {
   readonly child: ChildProcess;

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { cliInProcess } from "./cli-in-process.ts";
+import { cliInProcess } from "./run-cli.ts";
 
 type Fill = Readonly<Record<string, string>>;
 

@@ -1,8 +1,35 @@
-import { command, event, refuse, saga, type Transport } from "sagabox";
-import { expect, test } from "vitest";
+import type pg from "pg";
+import { createBus, type Bus, type Transport, command, event, refuse, saga } from "sagabox";
+import { onTestFinished, expect, test } from "vitest";
 import { z } from "zod";
-import { startBrokerService } from "./broker-service.ts";
+import { temporaryDatabase } from "./database.ts";
 import { until } from "./relays.ts";
+
+export interface BrokerService {
+  readonly bus: Bus;
+  readonly pool: pg.Pool;
+  /** Another process of the same service, on the same database. */
+  readonly another: (transport: Transport) => Bus;
+}
+
+/** A service with a database of its own, which shares nothing with others but a broker. */
+export async function startBrokerService(service: string, transport: Transport): Promise<BrokerService> {
+  const { pool } = await temporaryDatabase({ max: 30 });
+  const another = (by: Transport): Bus => {
+    const bus = createBus({
+      service,
+      database: pool,
+      transport: by,
+      log: false,
+      sagas: { pollInterval: 50 },
+    });
+    onTestFinished(async () => void (await bus.stop()));
+    return bus;
+  };
+  const bus = another(transport);
+  await bus.migrate();
+  return { bus, pool, another };
+}
 
 const Order = z.object({ orderId: z.string() });
 const Reserve = command("tale.reserve", { schema: Order, reply: z.object({ shelf: z.string() }) });

@@ -1,6 +1,6 @@
 import type pg from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { outboxDatabase } from "../../../test/support/outbox-rows.ts";
+import { outboxDatabase } from "../../../test/support/relays.ts";
 import { checkedTables } from "./tables.ts";
 import { verifyConservation } from "./verify.ts";
 import { ConservationWatch } from "./watch.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { outboxDatabase } from "../../../test/support/outbox-rows.ts";
+import { outboxDatabase } from "../../../test/support/relays.ts";
 import { prometheus } from "../../telemetry/index.ts";
 import { verifyConservation } from "./verify.ts";
 import { ConservationWatch } from "./watch.ts";

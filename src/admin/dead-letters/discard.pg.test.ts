@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { cliInProcess } from "../../../test/support/cli-in-process.ts";
+import { cliInProcess } from "../../../test/support/run-cli.ts";
 import { temporaryDatabase } from "../../../test/support/database.ts";
 import { someDeadLetters } from "../../../test/support/dead-letters.ts";
 import { pgDatabase } from "../../storage/index.ts";

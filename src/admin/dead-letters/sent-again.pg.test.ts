@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { outboxDatabase } from "../../../test/support/outbox-rows.ts";
+import { outboxDatabase } from "../../../test/support/relays.ts";
 import { discardDeadLetter, replayDeadLetter } from "../../dead-letter/index.ts";
 import { countRepublish, republish } from "../../outbox/index.ts";
 import { buryLiveMessage } from "./bury-live-message.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { seededRandom } from "../../../test/support/seeded-random.ts";
+import { seededRandom } from "../../../test/support/random-data.ts";
 import { roleNames, roles, rightsForRole } from "./roles.ts";
 import { quoteRoles, rolesSql } from "./roles-sql.ts";
 

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { command, event, permanent, refuse, saga } from "sagabox";
 import { z } from "zod";
-import { sagaHarness } from "../../../test/support/saga-harness.ts";
+import { sagaHarness } from "../../../test/support/saga-fixture.ts";
 
 const Reserve = command("stock.reserve", {
   schema: z.object({ id: z.string().min(1) }),

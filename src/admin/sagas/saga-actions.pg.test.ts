@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { event, permanent, saga } from "sagabox";
 import { z } from "zod";
-import { Approved, approvedOrder, sagaOptions } from "../../../test/support/approved-order.ts";
-import { sagaHarness } from "../../../test/support/saga-harness.ts";
+import { Approved, approvedOrder, sagaOptions, sagaHarness } from "../../../test/support/saga-fixture.ts";
 
 const by = { actor: "ann", reason: "ticket 7" };
 

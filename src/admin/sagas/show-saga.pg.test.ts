@@ -1,9 +1,8 @@
 import { expect, onTestFinished, test } from "vitest";
 import { command, createBus, saga } from "sagabox";
 import { z } from "zod";
-import { Approved, approvedOrder, sagaOptions } from "../../../test/support/approved-order.ts";
+import { Approved, approvedOrder, sagaOptions, sagaHarness } from "../../../test/support/saga-fixture.ts";
 import { temporaryDatabase } from "../../../test/support/database.ts";
-import { sagaHarness } from "../../../test/support/saga-harness.ts";
 
 const Reserve = command("stock.reserve", {
   schema: z.object({ id: z.string() }),

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from "vitest";
-import { anOutgoing, outboxDatabase } from "../../../test/support/outbox-rows.ts";
+import { anOutgoing, outboxDatabase } from "../../../test/support/relays.ts";
 import { silentObserver } from "../../telemetry/index.ts";
 import { outboxSettings, type OverflowOptions } from "../options.ts";
 import { Admission, OutboxFullError } from "./admission.ts";

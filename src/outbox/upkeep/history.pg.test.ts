@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from "vitest";
-import { anOutgoing, outboxDatabase } from "../../../test/support/outbox-rows.ts";
+import { anOutgoing, outboxDatabase } from "../../../test/support/relays.ts";
 import { addDays, dailyTables, ensurePartitions, History, partition, PartitionKeeper } from "./history.ts";
 
 const DAY_MS = 86_400_000;

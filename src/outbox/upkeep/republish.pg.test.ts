@@ -1,6 +1,12 @@
 import { expect, test } from "vitest";
-import { anOutgoing, outboxDatabase } from "../../../test/support/outbox-rows.ts";
-import { outgoing, relays, until, type Relays } from "../../../test/support/relays.ts";
+import {
+  anOutgoing,
+  outboxDatabase,
+  outgoing,
+  relays,
+  until,
+  type Relays,
+} from "../../../test/support/relays.ts";
 import { ensurePartitions } from "./history.ts";
 import { countRepublish, cutPages, republish, type RepublishOptions } from "./republish.ts";
 

@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test } from "vitest";
-import { outboxDatabase } from "../../../test/support/outbox-rows.ts";
+import { outboxDatabase } from "../../../test/support/relays.ts";
 import { ScheduleMover } from "./schedule.ts";
 
 async function setup() {

@@ -1,6 +1,5 @@
 import { expect, onTestFinished, test } from "vitest";
-import { temporaryDatabase } from "../../../test/support/database.ts";
-import { lockRows } from "../../../test/support/foreign-locks.ts";
+import { temporaryDatabase, lockRows } from "../../../test/support/database.ts";
 import { limitStatements } from "../deadlines.ts";
 import { defineStatement } from "../statement.ts";
 import { pgDatabase } from "./pg.ts";

@@ -1,7 +1,6 @@
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
-import { asleep, endSleepers } from "../../../test/support/end-sleepers.ts";
-import { notebook } from "../../../test/support/notebook.ts";
+import { asleep, endSleepers, notebook } from "../../../test/support/database.ts";
 import { Wire } from "../../../test/support/wire.ts";
 import { defineStatement } from "../statement.ts";
 import { pgDatabase } from "./pg.ts";

@@ -1,7 +1,5 @@
 import { expect, onTestFinished, test } from "vitest";
-import { endSleepers } from "../../../test/support/end-sleepers.ts";
-import { temporaryDatabase } from "../../../test/support/database.ts";
-import { notebook } from "../../../test/support/notebook.ts";
+import { endSleepers, temporaryDatabase, notebook } from "../../../test/support/database.ts";
 import { defineStatement } from "../statement.ts";
 import { pgDatabase } from "./pg.ts";
 

@@ -1,6 +1,6 @@
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
-import { notebook } from "../../../test/support/notebook.ts";
+import { notebook } from "../../../test/support/database.ts";
 import { defineStatement } from "../statement.ts";
 import { ConnectionWatch } from "./connection-watch.ts";
 import type { PgClient } from "./pg-shape.ts";

@@ -1,6 +1,6 @@
 import { AlwaysOffSampler, BasicTracerProvider } from "@opentelemetry/sdk-trace-base";
 import { expect, test } from "vitest";
-import { recordedTraces, tracesText } from "../../../test/support/recorded-traces.ts";
+import { recordedTraces, tracesText } from "../../../test/support/traces.ts";
 import { endSend, Spans, type Tracing } from "../index.ts";
 import { openTelemetry } from "./index.ts";
 

@@ -1,6 +1,6 @@
 import { expect, inject, test } from "vitest";
 import { capabilities, underTest } from "../../../test/brokers/kafka/under-test.ts";
-import { caseTitle } from "../../../test/support/case-title.ts";
+import { caseTitle } from "../../../test/support/broker-suites.ts";
 import { exerciseTransport } from "../../testing/index.ts";
 
 const broker = inject("kafka");

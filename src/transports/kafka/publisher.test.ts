@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ScriptedDriver } from "../../../test/support/brokers/kafka/scripted-driver.ts";
+import { ScriptedDriver } from "../../../test/brokers/kafka/drivers.ts";
 import { aMessage } from "../../../test/support/messages.ts";
 import type { Message } from "../../message/index.ts";
 import { NoAnswerError, type ProduceBatch } from "./driver.ts";

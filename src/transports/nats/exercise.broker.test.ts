@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { missing, sharedUrl } from "../../../test/brokers/nats/harness.ts";
 import { underTest } from "../../../test/brokers/nats/under-test.ts";
-import { caseTitle } from "../../../test/support/case-title.ts";
+import { caseTitle } from "../../../test/support/broker-suites.ts";
 import { exerciseTransport } from "../../testing/index.ts";
 import { nats } from "./index.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { caseTitle } from "../../../test/support/case-title.ts";
+import { caseTitle } from "../../../test/support/broker-suites.ts";
 import { createDatabase, cutConnections } from "../../../test/support/database.ts";
 import { RecordingObserver } from "../../../test/support/recording-observer.ts";
 import { ScriptedDatabase } from "../../../test/support/scripted-database.ts";

@@ -2,8 +2,7 @@ import type pg from "pg";
 import { createBus, event, type Bus } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
-import { temporaryDatabase } from "../../../test/support/database.ts";
-import { BLOCKED_BY_FOREIGN, lockRows } from "../../../test/support/foreign-locks.ts";
+import { temporaryDatabase, BLOCKED_BY_FOREIGN, lockRows } from "../../../test/support/database.ts";
 import { RecordingObserver } from "../../../test/support/recording-observer.ts";
 import { until } from "../../../test/support/relays.ts";
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { brokerUrl, missing } from "../../../test/brokers/rabbitmq/broker.ts";
 import { capabilities, underTest } from "../../../test/brokers/rabbitmq/under-test.ts";
-import { caseTitle } from "../../../test/support/case-title.ts";
+import { caseTitle } from "../../../test/support/broker-suites.ts";
 import { exerciseTransport, type SkippedCase } from "../../testing/index.ts";
 
 describe.skipIf(missing !== undefined).each(["quorum", "classic"] as const)("%s queues", (queues) => {

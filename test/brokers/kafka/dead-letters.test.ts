@@ -1,5 +1,5 @@
 import { describe } from "vitest";
-import { deadLetterSuite } from "../../support/dead-letter-suite.ts";
+import { deadLetterSuite } from "../../support/broker-suites.ts";
 import { missing, newPrefix, createTransport, rawTopic } from "./harness.ts";
 import { readHeaders } from "./raw-topic.ts";
 

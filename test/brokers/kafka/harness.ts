@@ -4,8 +4,7 @@ import { withDeadline } from "../../../src/runtime/index.ts";
 import type { Consumption, Delivery, PublishOutcome, Transport } from "../../../src/transport/index.ts";
 import { kafka, type KafkaOptions } from "../../../src/transports/kafka/index.ts";
 import { RawTopic } from "./raw-topic.ts";
-import { startKafka, type KafkaServer } from "../../support/brokers/kafka-server.ts";
-import type { KafkaTestOptions } from "../../support/brokers/kafka/kafka-properties.ts";
+import { startKafka, type KafkaServer, type KafkaTestOptions } from "../../support/brokers/kafka-server.ts";
 
 const found = inject("kafka");
 

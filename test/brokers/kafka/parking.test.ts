@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { missing, sharedUrl } from "./harness.ts";
 import { capabilities, underTest } from "./under-test.ts";
 import { exerciseTransport } from "../../../src/testing/index.ts";
-import { caseTitle } from "../../support/case-title.ts";
+import { caseTitle } from "../../support/broker-suites.ts";
 import { ofParking, withParking } from "../../support/parking.ts";
 
 const skipped = exerciseTransport(

@@ -2,11 +2,11 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { murmur2 } from "../../../src/transports/kafka/publisher.ts";
-import { kafkaJars } from "../../support/brokers/kafka/kafka-jars.ts";
-import { seededRandom } from "../../support/seeded-random.ts";
+import { kafkaJars } from "../../support/brokers/kafka-server.ts";
+import { seededRandom } from "../../support/random-data.ts";
 import { missing } from "./harness.ts";
 
-const program = join(import.meta.dirname, "../../support/brokers/kafka/Murmur2Vectors.java");
+const program = join(import.meta.dirname, "Murmur2Vectors.java");
 
 async function hashesOfJava(keys: readonly string[]): Promise<number[]> {
   const jars = await kafkaJars();

@@ -3,7 +3,7 @@ import type { Delivery } from "../../../src/transport/index.ts";
 import { KafkaTransport } from "../../../src/transports/kafka/index.ts";
 import { kafkaSettings } from "../../../src/transports/kafka/options.ts";
 import { WireDriver } from "../../../src/transports/kafka/wire-driver.ts";
-import { SilencedDriver } from "../../support/brokers/kafka/silenced-driver.ts";
+import { SilencedDriver } from "./drivers.ts";
 import { aMessage } from "../../support/messages.ts";
 import {
   ackAll,

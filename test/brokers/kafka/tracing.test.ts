@@ -1,5 +1,5 @@
 import { describe } from "vitest";
-import { tracingSuite, type TracingFixture } from "../../support/tracing-suite.ts";
+import { tracingSuite, type TracingFixture } from "../../support/traces.ts";
 import { missing, newPrefix, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("traces over Kafka", () => {

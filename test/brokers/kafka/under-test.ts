@@ -3,7 +3,7 @@ import type { Transport } from "../../../src/transport/index.ts";
 import { KafkaTransport } from "../../../src/transports/kafka/index.ts";
 import { kafkaSettings } from "../../../src/transports/kafka/options.ts";
 import { WireDriver } from "../../../src/transports/kafka/wire-driver.ts";
-import { SilencedDriver } from "../../support/brokers/kafka/silenced-driver.ts";
+import { SilencedDriver } from "./drivers.ts";
 import { readHeaders, RawTopic } from "./raw-topic.ts";
 
 const settingsFor = (url: string): ReturnType<typeof kafkaSettings> =>

@@ -1,6 +1,6 @@
 import { describe } from "vitest";
 import { fromNatsHeaders } from "../../../src/transports/nats/header-mapping.ts";
-import { deadLetterSuite } from "../../support/dead-letter-suite.ts";
+import { deadLetterSuite } from "../../support/broker-suites.ts";
 import { connectClient, missing, newPrefix, sharedUrl, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("dead letters at NATS", () => {

@@ -3,7 +3,7 @@ import { nats } from "../../../src/transports/nats/index.ts";
 import { missing, sharedUrl } from "./harness.ts";
 import { underTest } from "./under-test.ts";
 import { exerciseTransport } from "../../../src/testing/index.ts";
-import { caseTitle } from "../../support/case-title.ts";
+import { caseTitle } from "../../support/broker-suites.ts";
 import { ofParking, withParking } from "../../support/parking.ts";
 
 const skipped = exerciseTransport(

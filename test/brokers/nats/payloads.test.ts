@@ -1,5 +1,5 @@
 import { describe } from "vitest";
-import { payloadSuite } from "../../support/stores/payload-suite.ts";
+import { payloadSuite } from "../../support/stores/payload-harness.ts";
 import { missing, newPrefix, sharedUrl, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("large payloads over NATS", () => {

@@ -1,5 +1,5 @@
 import { describe } from "vitest";
-import { requestSuite } from "../../support/request-suite.ts";
+import { requestSuite } from "../../support/broker-suites.ts";
 import { missing, newPrefix, sharedUrl, createTransport } from "./harness.ts";
 
 describe.skipIf(missing)("requests over NATS", () => {

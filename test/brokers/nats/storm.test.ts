@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import type { Delivery } from "../../../src/transport/index.ts";
 import { nats } from "../../../src/transports/nats/index.ts";
 import { aMessage } from "../../support/messages.ts";
-import { seededRandom } from "../../support/seeded-random.ts";
+import { seededRandom } from "../../support/random-data.ts";
 import {
   eventually,
   member,

@@ -2,7 +2,7 @@ import type { TransportUnderTest } from "../../../src/testing/index.ts";
 import type { Transport } from "../../../src/transport/index.ts";
 import { nats } from "../../../src/transports/nats/index.ts";
 import { readDeadLetters, putBytes } from "./foreign-client.ts";
-import { Wires } from "../../support/wires.ts";
+import { Wires } from "../../support/wire.ts";
 
 const prefix = "exercise";
 

@@ -1,5 +1,5 @@
 import { describe } from "vitest";
-import { unretryableSuite } from "../../support/unretryable-suite.ts";
+import { unretryableSuite } from "../../support/broker-suites.ts";
 import { missing, newPrefix, sharedUrl, createTransport } from "./harness.ts";
 import { putBytes } from "./foreign-client.ts";
 

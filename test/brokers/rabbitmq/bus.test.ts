@@ -1,7 +1,7 @@
 import { createBus, event, permanent } from "sagabox";
 import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
-import { maxMessageBytes } from "../../support/brokers/rabbitmq/rabbitmq-config.ts";
+import { maxMessageBytes } from "../../support/brokers/rabbitmq-server.ts";
 import { temporaryDatabase } from "../../support/database.ts";
 import { closeAll, missing, ownPrefix, transport } from "./broker.ts";
 import { until } from "./member.ts";

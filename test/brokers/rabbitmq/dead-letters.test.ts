@@ -1,6 +1,6 @@
 import { describe } from "vitest";
 import { toTextHeaders } from "../../../src/transports/rabbitmq/properties.ts";
-import { deadLetterSuite } from "../../support/dead-letter-suite.ts";
+import { deadLetterSuite } from "../../support/broker-suites.ts";
 import { lookInto, missing, ownPrefix, transport } from "./broker.ts";
 
 describe.skipIf(missing)("dead letters at RabbitMQ", () => {

@@ -1,7 +1,7 @@
 import { describe } from "vitest";
 import { rabbitmq } from "sagabox/rabbitmq";
-import { maxMessageBytes } from "../../support/brokers/rabbitmq/rabbitmq-config.ts";
-import { payloadSuite } from "../../support/stores/payload-suite.ts";
+import { maxMessageBytes } from "../../support/brokers/rabbitmq-server.ts";
+import { payloadSuite } from "../../support/stores/payload-harness.ts";
 import { brokerUrl, missing, ownPrefix } from "./broker.ts";
 
 describe.skipIf(missing !== undefined)("large payloads over RabbitMQ", () => {

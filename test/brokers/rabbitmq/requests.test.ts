@@ -2,7 +2,7 @@ import { command, createBus } from "sagabox";
 import { afterEach, describe, expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { temporaryDatabase } from "../../support/database.ts";
-import { requestSuite } from "../../support/request-suite.ts";
+import { requestSuite } from "../../support/broker-suites.ts";
 import { Wire } from "../../support/wire.ts";
 import { brokerUrl, closeAll, missing, ownPrefix, transport } from "./broker.ts";
 

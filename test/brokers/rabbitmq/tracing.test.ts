@@ -1,6 +1,6 @@
 import { describe } from "vitest";
 import { rabbitmq } from "sagabox/rabbitmq";
-import { tracingSuite, type TracingFixture } from "../../support/tracing-suite.ts";
+import { tracingSuite, type TracingFixture } from "../../support/traces.ts";
 import { brokerUrl, missing, ownPrefix } from "./broker.ts";
 
 describe.skipIf(missing !== undefined)("traces over RabbitMQ", () => {

@@ -3,7 +3,7 @@ import type { TransportUnderTest } from "../../../src/testing/index.ts";
 import type { Transport } from "../../../src/transport/index.ts";
 import { rabbitmq } from "../../../src/transports/rabbitmq/index.ts";
 import { toTextHeaders } from "../../../src/transports/rabbitmq/properties.ts";
-import { Wires } from "../../support/wires.ts";
+import { Wires } from "../../support/wire.ts";
 import { connectForeignClient } from "./foreign-client.ts";
 
 const maxBytes = 4 * 1_048_576;

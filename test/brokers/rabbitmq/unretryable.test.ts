@@ -1,5 +1,5 @@
 import { describe } from "vitest";
-import { unretryableSuite } from "../../support/unretryable-suite.ts";
+import { unretryableSuite } from "../../support/broker-suites.ts";
 import { directly, missing, ownPrefix, transport } from "./broker.ts";
 
 // One frame holds all headers, and the client has room for so much.

@@ -10,7 +10,7 @@ import { z } from "zod";
 import { temporaryDatabase } from "../../support/database.ts";
 import { Runbook } from "../../support/runbook.ts";
 import { serverFolder } from "../../support/server-folder.ts";
-import { promote, startStandby } from "../../support/standby.ts";
+import { promote, startStandby } from "../../support/base-backup.ts";
 import { Wire } from "../../support/wire.ts";
 
 vi.setConfig({ testTimeout: 300_000 });

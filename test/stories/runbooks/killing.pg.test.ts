@@ -4,7 +4,7 @@ import { createBus, event } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { temporaryDatabase } from "../../support/database.ts";
-import { program } from "../../support/program.ts";
+import { program } from "../../support/programs.ts";
 import { Runbook } from "../../support/runbook.ts";
 
 vi.setConfig({ testTimeout: 180_000 });

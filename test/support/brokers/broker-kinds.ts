@@ -2,8 +2,7 @@ import type { Transport } from "sagabox";
 import { kafka } from "sagabox/kafka";
 import { nats } from "sagabox/nats";
 import { rabbitmq } from "sagabox/rabbitmq";
-import type { BrokerFound } from "./broker-server.ts";
-import type { ProcessOptions } from "./end-with-parent.ts";
+import type { BrokerFound, ProcessOptions } from "./broker-server.ts";
 
 export const brokerKinds = ["rabbitmq", "kafka", "nats"] as const;
 export type BrokerKind = (typeof brokerKinds)[number];

@@ -1,16 +1,208 @@
 import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { createWriteStream } from "node:fs";
-import { readFile, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { existsSync, createWriteStream } from "node:fs";
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { Connection, metadataV12 } from "@platformatic/kafka";
 import { findFreePort } from "../../../src/embedded/start-embedded-postgres.ts";
 import { serverFolder } from "../server-folder.ts";
-import type { BrokerServer } from "./broker-server.ts";
-import { endWithParent, type ProcessOptions } from "./end-with-parent.ts";
-import { kafkaJars, kafkaVersion } from "./kafka/kafka-jars.ts";
-import { kafkaProperties, type KafkaPorts, type KafkaTestOptions } from "./kafka/kafka-properties.ts";
+import { type BrokerServer, endWithParent, type ProcessOptions } from "./broker-server.ts";
+
+const run = promisify(execFile);
+const here = join(import.meta.dirname, "kafka");
+
+export const kafkaVersion = "4.3.0";
+
+/** Where the jars lie; SAGABOX_KAFKA_JARS names another folder. */
+function jarsFolder(): string {
+  const cache = process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache");
+  return process.env["SAGABOX_KAFKA_JARS"] ?? join(cache, "sagabox", `kafka-${kafkaVersion}`);
+}
+
+/** The folder with every jar of the broker, each checked; resolved by Maven the first time. Or what is missing. */
+export async function kafkaJars(): Promise<{ readonly folder: string } | { readonly missing: string }> {
+  if (!(await works("java", ["-version"])))
+    return { missing: "Java 17 or newer (apt-get install default-jre)" };
+  const folder = jarsFolder();
+  if (existsSync(folder)) {
+    const wrong = await firstWrongJar(folder);
+    if (wrong === undefined) return { folder };
+    throw new Error(`${wrong} in ${folder} is not what jars.sha256 says. Remove the folder and try again.`);
+  }
+  if (!(await works("mvn", ["-version"]))) return { missing: "Maven (apt-get install maven)" };
+  await resolve(folder);
+  return { folder };
+}
+
+// Resolved beside its place and moved there whole, so that two runs that start together do not meet half a folder.
+async function resolve(folder: string): Promise<void> {
+  await mkdir(dirname(folder), { recursive: true });
+  const part = await mkdtemp(`${folder}.`);
+  try {
+    const goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", `-DoutputDirectory=${part}`];
+    await run("mvn", ["-q", "-B", "-f", join(here, "pom.xml"), ...goal], { timeout: 600_000 });
+    const wrong = await firstWrongJar(part);
+    if (wrong !== undefined) throw new Error(`Maven brought ${wrong}, which is not what jars.sha256 says.`);
+    await rename(part, folder).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== "ENOTEMPTY" && error.code !== "EEXIST") throw error;
+    });
+  } finally {
+    await rm(part, { recursive: true, force: true });
+  }
+}
+
+async function firstWrongJar(folder: string): Promise<string | undefined> {
+  const list = await readFile(join(here, "jars.sha256"), "utf8");
+  const expected = new Map(
+    list
+      .trim()
+      .split("\n")
+      .map((line) => line.split(/\s+/).reverse() as [string, string]),
+  );
+  const found = (await readdir(folder)).filter((name) => name.endsWith(".jar"));
+  for (const name of new Set([...expected.keys(), ...found])) {
+    if (!found.includes(name)) return name;
+    const digest = createHash("sha256").update(await readFile(join(folder, name)));
+    if (digest.digest("hex") !== expected.get(name)) return name;
+  }
+  return undefined;
+}
+
+async function works(command: string, args: readonly string[]): Promise<boolean> {
+  return run(command, args).then(
+    () => true,
+    () => false,
+  );
+}
+
+export interface KafkaPorts {
+  readonly plain: number;
+  readonly controller: number;
+  readonly tls: number;
+  readonly sasl: number;
+  readonly saslTls: number;
+}
+
+/** One node's part in a cluster of brokers that are their own controllers. */
+export interface KafkaQuorum {
+  /** The id of the cluster, the same for all nodes. */
+  readonly cluster: string;
+  /** Counts from 1. */
+  readonly node: number;
+  /** The controller ports of all nodes, in their order. */
+  readonly controllers: readonly number[];
+}
+
+export interface KafkaTestOptions {
+  /** Default: a cluster of one. */
+  readonly quorum?: KafkaQuorum;
+  /** The largest heap of the process in MB. Default 512. */
+  readonly heapMb?: number;
+  /** Clients are told this port instead of the broker's own: that of a proxy in front of it. */
+  readonly advertisedPort?: number;
+  /** Listeners with TLS. */
+  readonly tls?: { readonly keystore: string; readonly password: string };
+  /** Listeners that ask who is there: each name may log in with PLAIN and with SCRAM. */
+  readonly users?: Readonly<Record<string, string>>;
+  /** Checks rights; these users may do everything, as may whoever comes without a name. */
+  readonly superUsers?: readonly string[];
+  readonly settings?: Readonly<Record<string, string>>;
+}
+
+/** The server.properties of a broker that is its own controller, small and quick to change its mind. */
+export function kafkaProperties(ports: KafkaPorts, folder: string, options: KafkaTestOptions): string {
+  const { node = 1, controllers = [ports.controller] } = options.quorum ?? {};
+  const copies = String(controllers.length);
+  const minInSync = controllers.length >= 3 ? "2" : "1";
+  const settings: Record<string, string> = {
+    "process.roles": "broker,controller",
+    "node.id": String(node),
+    "controller.quorum.voters": controllers.map((port, n) => `${n + 1}@127.0.0.1:${port}`).join(","),
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "log.dirs": folder,
+    "auto.create.topics.enable": "false",
+    "num.partitions": "4",
+    "default.replication.factor": copies,
+    "min.insync.replicas": minInSync,
+    "offsets.topic.replication.factor": copies,
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": copies,
+    "transaction.state.log.min.isr": minInSync,
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": copies,
+    "share.coordinator.state.topic.min.isr": minInSync,
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.session.timeout.ms": "3000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "500",
+    // A broker that was killed comes back in a second instead of ten.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+    // Three brokers on a busy machine answer each other late; with times this short they would elect for ever.
+    ...(controllers.length > 1 && {
+      "broker.session.timeout.ms": "9000",
+      "controller.quorum.election.timeout.ms": "2000",
+      "controller.quorum.fetch.timeout.ms": "4000",
+    }),
+    ...listeners(ports, options),
+    ...security(options),
+    ...options.settings,
+  };
+  return Object.entries(settings)
+    .map(([name, value]) => `${name}=${value}\n`)
+    .join("");
+}
+
+function listeners(ports: KafkaPorts, { advertisedPort, tls, users }: KafkaTestOptions) {
+  const open: [name: string, protocol: string, port: number][] = [["PLAINTEXT", "PLAINTEXT", ports.plain]];
+  if (tls !== undefined) open.push(["TLS", "SSL", ports.tls]);
+  if (users !== undefined) open.push(["SASL", "SASL_PLAINTEXT", ports.sasl]);
+  if (users !== undefined && tls !== undefined) open.push(["SASLTLS", "SASL_SSL", ports.saslTls]);
+  const address = ([name, , port]: (typeof open)[number]): string => `${name}://127.0.0.1:${port}`;
+  const own = open.map(address).join(",");
+  const told = open.map(([name, protocol, port]) =>
+    address([name, protocol, name === "PLAINTEXT" ? (advertisedPort ?? port) : port]),
+  );
+  return {
+    listeners: `${own},CONTROLLER://127.0.0.1:${ports.controller}`,
+    "advertised.listeners": told.join(","),
+    "listener.security.protocol.map": `CONTROLLER:PLAINTEXT,${open.map(([name, protocol]) => `${name}:${protocol}`).join(",")}`,
+  };
+}
+
+function security({ tls, users, superUsers }: KafkaTestOptions): Record<string, string> {
+  const settings: Record<string, string> = {};
+  if (tls !== undefined) {
+    settings["ssl.keystore.type"] = "PKCS12";
+    settings["ssl.keystore.location"] = tls.keystore;
+    settings["ssl.keystore.password"] = tls.password;
+  }
+  if (users !== undefined) {
+    const known = Object.entries(users).map(([name, password]) => `user_${name}="${password}"`);
+    settings["sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512";
+    for (const listener of tls === undefined ? ["sasl"] : ["sasl", "sasltls"]) {
+      const login = `listener.name.${listener}`;
+      const module = "org.apache.kafka.common.security";
+      settings[`${login}.plain.sasl.jaas.config`] =
+        `${module}.plain.PlainLoginModule required ${known.join(" ")};`;
+      for (const mechanism of ["scram-sha-256", "scram-sha-512"])
+        settings[`${login}.${mechanism}.sasl.jaas.config`] = `${module}.scram.ScramLoginModule required;`;
+    }
+  }
+  if (superUsers !== undefined) {
+    settings["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+    settings["super.users"] = ["ANONYMOUS", ...superUsers].map((name) => `User:${name}`).join(";");
+  }
+  return settings;
+}
 
 export interface KafkaServer extends BrokerServer {
   /** host:port of each listener; the last three are there if they were asked for. */

@@ -4,8 +4,7 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect, createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { serverFolder } from "../server-folder.ts";
-import type { BrokerFound, BrokerServer } from "./broker-server.ts";
-import { endWithParent, type ProcessOptions } from "./end-with-parent.ts";
+import { type BrokerFound, type BrokerServer, endWithParent, type ProcessOptions } from "./broker-server.ts";
 
 export interface NatsServerOptions extends ProcessOptions {
   /** Lines of its configuration beside those for address and storage: users, limits, certificates. */

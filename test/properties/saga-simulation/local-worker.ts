@@ -1,0 +1,205 @@
+import type { Json } from "../../../src/message/index.ts";
+import {
+  newState,
+  type SagaDefinition,
+  type SagaState,
+  type SagaStatus,
+  type SagaInput,
+  type WorkOutcome,
+} from "../../../src/saga/index.ts";
+import type { LocalWork } from "../../../src/saga/timers.ts";
+import { readRound, type Handling } from "./participants.ts";
+import type { Simulation } from "./simulation.ts";
+
+/** One saga of the world. */
+export interface Instance {
+  readonly id: string;
+  readonly definition: SagaDefinition;
+  readonly input: Json;
+  readonly parent: { readonly id: string; readonly place: string } | null;
+  status: SagaStatus;
+  /** Where it has been. */
+  readonly rested: Set<SagaStatus>;
+  /** As it was stored. */
+  state: SagaState;
+  /** As it was decided, before it was stored. */
+  memory: SagaState;
+  version: number;
+  /** Places of incidents that nobody has closed. */
+  incidents: (readonly string[])[];
+  /** What a person decided, by place. */
+  readonly byHand: Set<string>;
+  /** Counts winners: of what, and of which epoch. */
+  readonly winners: Map<string, number>;
+}
+
+export function newInstance(given: Pick<Instance, "id" | "definition" | "input" | "parent">): Instance {
+  return {
+    ...given,
+    status: "started",
+    rested: new Set(),
+    state: newState(),
+    memory: newState(),
+    version: 0,
+    incidents: [],
+    byHand: new Set(),
+    winners: new Map(),
+  };
+}
+
+const LEASE_MS = 30_000;
+const GRACE_MS = 2_000;
+const failed: WorkOutcome = { kind: "failed", error: "it threw" };
+
+interface Process {
+  readonly running: Set<string>;
+  down: boolean;
+}
+
+/** The processes that do local work: they hang, throw, and die with it in their hands. */
+export class LocalWorker {
+  readonly #simulation: Simulation;
+  readonly #processes = new Map<string, Process>();
+  readonly #claims = new Map<string, number>();
+
+  constructor(world: Simulation) {
+    this.#simulation = world;
+  }
+
+  isDown(instance: Instance): boolean {
+    return this.#findProcess(instance).down;
+  }
+
+  tick({ id }: Instance): SagaInput {
+    const claims = this.#claims.get(id) ?? 1;
+    return claims > 1 ? { kind: "tick", claims } : { kind: "tick" };
+  }
+
+  look(instance: Instance, due: readonly LocalWork[]): void {
+    const process = this.#findProcess(instance);
+    if (process.down) return;
+    for (const work of due) {
+      const name = formatWork(work);
+      if (process.running.has(name)) continue;
+      process.running.add(name);
+      if (work.kind === "tx") this.#simulation.at(1, () => this.#inside(instance, process, work));
+      else this.#outside(instance, process, work);
+    }
+  }
+
+  #findProcess({ id }: Instance): Process {
+    const process = this.#processes.get(id) ?? { running: new Set(), down: false };
+    this.#processes.set(id, process);
+    return process;
+  }
+
+  /** Its own writes and the transition are one: either both or none. */
+  #inside(instance: Instance, process: Process, work: LocalWork): void {
+    const world = this.#simulation;
+    if (process.down) return;
+    const { place, undo, epoch, attempt } = work;
+    const effort = undo ? instance.state.records[place]?.undo : instance.state.records[place];
+    process.running.delete(formatWork(work));
+    if (effort?.status !== "in_progress" || effort.epoch !== epoch || effort.attempt !== attempt) return;
+    const input = { kind: "worked", place, undo, epoch, attempt } as const;
+    if (world.trouble(10)) {
+      const permanent = world.choices.chance(30);
+      world.apply(instance, {
+        ...input,
+        outcome: { kind: "failed", error: "rolled back", certain: true, permanent },
+      });
+      return;
+    }
+    const outcome = undo
+      ? world.service.undo(instance.id, place, "done", epoch, true)
+      : (world.service.inside(instance.id, place),
+        { kind: "done", result: { round: readRound(place) } } as const);
+    world.apply(instance, { ...input, outcome });
+  }
+
+  #outside(instance: Instance, process: Process, work: LocalWork): void {
+    const world = this.#simulation;
+    const plain = world.findParticipant(work.place) === "plain";
+    const report = (outcome: WorkOutcome): void => this.#reportOutcome(instance, process, work, outcome);
+    const afterwards = (delayMs: number, run: () => void): void =>
+      world.at(delayMs, () => {
+        if (!process.down) run();
+      });
+    if (!world.trouble(20)) return afterwards(5 + world.delay(), () => report(this.#do(instance, work)));
+    switch (
+      world.choices.of(["throws", "did, then throws", "hangs", "dies before", "dies after", "zombie"])
+    ) {
+      case "throws":
+        return afterwards(10, () =>
+          report({ ...failed, ...(world.choices.chance(30) ? { permanent: true } : {}) }),
+        );
+      case "did, then throws":
+        return afterwards(10, () => {
+          this.#do(instance, work);
+          report(failed);
+        });
+      case "hangs":
+        afterwards((work.step.timeoutMs ?? LEASE_MS) + GRACE_MS, () => {
+          report({ kind: "unknown", error: "it did not end in time" });
+          if (!world.choices.chance(60)) return;
+          afterwards(world.delay(), () => {
+            const late = this.#do(instance, work);
+            if (late.kind === "done" && (plain || world.choices.chance(70)))
+              this.#reportLate(instance, work, late);
+          });
+        });
+        return undefined;
+      case "dies before":
+        return afterwards(10, () => this.#die(instance, process));
+      case "dies after":
+        return afterwards(10, () => {
+          this.#do(instance, work);
+          this.#die(instance, process);
+        });
+      case "zombie":
+        return afterwards(10, () => {
+          if (!plain) world.at(LEASE_MS + world.delay(), () => void this.#do(instance, work));
+          this.#die(instance, process);
+        });
+    }
+  }
+
+  #do({ id }: Instance, { place, undo, epoch }: LocalWork): WorkOutcome {
+    const { service } = this.#simulation;
+    const handling: Handling = this.#simulation.trouble(8) ? "refuse" : "done";
+    const outcome = undo
+      ? service.undo(id, place, handling, epoch, this.#simulation.findParticipant(place) !== "plain")
+      : service.do(id, place, handling);
+    this.#simulation.log(() => `${id} ${undo ? "undo" : "do"} ${place} outside → ${outcome.kind}`);
+    return outcome;
+  }
+
+  #reportOutcome(instance: Instance, process: Process, work: LocalWork, outcome: WorkOutcome): void {
+    process.running.delete(formatWork(work));
+    this.#claims.delete(instance.id);
+    this.#simulation.apply(instance, workedInput(work, outcome));
+  }
+
+  #reportLate(instance: Instance, work: LocalWork, outcome: WorkOutcome): void {
+    this.#simulation.sendInput(instance.id, workedInput(work, outcome));
+  }
+
+  /** Nobody hears of what it had in hand; somebody else takes over when its lease has run out. */
+  #die(instance: Instance, process: Process): void {
+    process.down = true;
+    this.#simulation.log(() => `the process of ${instance.id} dies`);
+    this.#simulation.at(LEASE_MS, () => {
+      this.#processes.set(instance.id, { running: new Set(), down: false });
+      this.#claims.set(instance.id, (this.#claims.get(instance.id) ?? 1) + 1);
+      this.#simulation.apply(instance, this.tick(instance));
+    });
+  }
+}
+
+function workedInput({ place, undo, epoch, attempt }: LocalWork, outcome: WorkOutcome): SagaInput {
+  return { kind: "worked", place, undo, epoch, attempt, outcome };
+}
+
+function formatWork({ place, undo, epoch, attempt }: LocalWork): string {
+  return `${place} ${undo ? "undo" : "do"} ${epoch}.${attempt}`;
+}

@@ -1,0 +1,203 @@
+import type { Json } from "../../../src/message/index.ts";
+import type { SagaEffect, WorkOutcome } from "../../../src/saga/index.ts";
+import type { Simulation } from "./simulation.ts";
+
+/** What really happened outside. Nothing keeps it from happening twice. */
+export interface Row {
+  readonly nr: number;
+  readonly sagaId: string;
+  readonly place: string;
+  readonly what: "do" | "undo";
+  /** The epoch of the undo that did it. */
+  readonly epoch: number;
+}
+
+export class Ledger {
+  readonly rows: Row[] = [];
+
+  write(sagaId: string, place: string, what: Row["what"], epoch = 1): void {
+    this.rows.push({ nr: this.rows.length + 1, sagaId, place, what, epoch });
+  }
+
+  of(sagaId: string, place: string): readonly Row[] {
+    return this.rows.filter((row) => row.sagaId === sagaId && row.place === place);
+  }
+}
+
+export type Command = Extract<SagaEffect, { kind: "send" }> & { readonly sagaId: string };
+
+/** What the handler of a command makes of it when it is asked. */
+export type Handling = "done" | "refuse" | "give up";
+
+interface Seen {
+  effect: boolean;
+  buried?: boolean;
+  effectOf?: string;
+  undoneBy?: string;
+  result?: Json;
+}
+
+const done = (result?: Json): WorkOutcome => ({ kind: "done", result });
+const refused: WorkOutcome = { kind: "refused", error: "the answer is no" };
+const givenUp: WorkOutcome = { kind: "failed", error: "exhausted: it failed too often" };
+
+export function readRound(place: string): number {
+  return Number(/(\d+)$/.exec(place.split("@")[1] ?? "1")?.[1] ?? 1);
+}
+
+/** A consumer as ours are: once per message, undo once, never do after undo, repeat only what was not done. */
+export class OurConsumer {
+  readonly #inbox = new Map<string, Seen>();
+  readonly #ledger: Ledger;
+  readonly #reached: Set<string>;
+
+  constructor(ledger: Ledger, reached: Set<string>) {
+    this.#ledger = ledger;
+    this.#reached = reached;
+  }
+
+  /** The reply; undefined for a duplicate, which is not answered again. */
+  receive(command: Command, handling: Handling): WorkOutcome | undefined {
+    const { id, undoes, supersedes, sagaId, place, undo, epoch } = command;
+    const before = this.#inbox.get(id);
+    if (before?.buried === true) this.#reached.add("a do after its undo");
+    if (before !== undefined) return undefined;
+    const standing = (supersedes?.ids ?? []).map((one) => this.#origin(one)).find((one) => one !== undefined);
+    if (standing !== undefined) {
+      this.#markDead(supersedes?.ids, undoes?.ids);
+      this.#reached.add("a repeated do");
+      this.#inbox.set(id, { effect: true, effectOf: standing.id });
+      return done(standing.seen.result);
+    }
+    const taken = (undoes?.ids ?? []).flatMap((one) => this.#origin(one) ?? []);
+    if (undoes !== undefined && taken.length === 0) {
+      this.#markDead(supersedes?.ids, undoes.ids);
+      this.#inbox.set(id, { effect: false });
+      return done();
+    }
+    if (handling === "give up") return givenUp;
+    if (handling === "refuse") {
+      this.#markDead(supersedes?.ids);
+      this.#inbox.set(id, { effect: false });
+      return refused;
+    }
+    this.#markDead(supersedes?.ids, undoes?.ids);
+    for (const { seen } of taken) seen.undoneBy = id;
+    const result = undo ? undefined : { round: readRound(place) };
+    this.#inbox.set(id, { effect: true, ...(result === undefined ? {} : { result }) });
+    this.#ledger.write(sagaId, place, undo ? "undo" : "do", epoch);
+    return done(result);
+  }
+
+  /** The command that had the effect, if it still stands. */
+  #origin(id: string): { readonly id: string; readonly seen: Seen } | undefined {
+    const origin = this.#inbox.get(id)?.effectOf ?? id;
+    const seen = this.#inbox.get(origin);
+    return seen?.effect === true && seen.undoneBy === undefined ? { id: origin, seen } : undefined;
+  }
+
+  #markDead(...lists: readonly (readonly string[] | undefined)[]): void {
+    for (const id of lists.flatMap((list) => list ?? [])) {
+      if (!this.#inbox.has(id)) this.#inbox.set(id, { effect: false, buried: true });
+    }
+  }
+}
+
+/** Somebody outside, who knows what he is asked for by its key. */
+export class KeyedService {
+  readonly #known = new Map<string, "done" | "refused" | "undone" | "cancelled">();
+  readonly #ledger: Ledger;
+
+  constructor(ledger: Ledger) {
+    this.#ledger = ledger;
+  }
+
+  do(sagaId: string, place: string, handling: Handling): WorkOutcome {
+    const key = `${sagaId}:${place}`;
+    const known = this.#known.get(key);
+    if (known === "cancelled") return { kind: "failed", error: "cancelled before", permanent: true };
+    if (known === "refused") return refused;
+    if (known === undefined) {
+      if (handling === "give up") return givenUp;
+      this.#known.set(key, handling === "refuse" ? "refused" : "done");
+      if (handling === "refuse") return refused;
+      this.#ledger.write(sagaId, place, "do");
+    }
+    return done({ round: readRound(place) });
+  }
+
+  /** `cancels`: what has not come yet will not be done when it comes. */
+  undo(sagaId: string, place: string, handling: Handling, epoch: number, cancels: boolean): WorkOutcome {
+    if (handling !== "done") return handling === "refuse" ? refused : givenUp;
+    const key = `${sagaId}:${place}`;
+    if (this.#known.get(key) === "done") {
+      this.#known.set(key, "undone");
+      this.#ledger.write(sagaId, place, "undo", epoch);
+    } else if (cancels && this.#known.get(key) === undefined) this.#known.set(key, "cancelled");
+    return done();
+  }
+
+  /** A step inside the saga's own transaction. */
+  inside(sagaId: string, place: string): void {
+    this.#known.set(`${sagaId}:${place}`, "done");
+    this.#ledger.write(sagaId, place, "do");
+  }
+}
+
+/** Between sagas and those who carry out their commands: late, twice, in any order, sometimes not at all. */
+export class Network {
+  readonly #simulation: Simulation;
+
+  constructor(world: Simulation) {
+    this.#simulation = world;
+  }
+
+  send(command: Command): void {
+    const world = this.#simulation;
+    if (world.trouble(4)) return world.log(() => `command ${command.id} is lost`);
+    this.#deliverLater(command);
+    if (world.trouble(8)) this.#deliverLater(command);
+  }
+
+  #deliverLater(command: Command): void {
+    this.#simulation.at(this.#simulation.delay(), () => this.#arrive(command));
+  }
+
+  #arrive(command: Command): void {
+    const world = this.#simulation;
+    const handling = this.#chooseHandling(command.undo);
+    const outcome = this.#handleCommand(command, handling);
+    world.log(
+      () =>
+        `command ${command.id} (${command.undo ? "undo" : "do"} ${command.place}) → ${outcome?.kind ?? "duplicate"}`,
+    );
+    // A person may bring a dead letter back to life, long after.
+    if (handling === "give up" && world.trouble(15)) this.#deliverLater(command);
+    if (outcome === undefined) return;
+    // Who does not remember what was taken back must at least be heard.
+    const mustBeHeard = outcome.kind === "done" && world.findParticipant(command.place) === "plain";
+    if (!mustBeHeard && world.trouble(5)) return world.log(() => `reply to ${command.id} is lost`);
+    this.#reply(command, outcome);
+    if (world.trouble(8)) this.#reply(command, outcome);
+  }
+
+  #reply({ sagaId, id }: Command, outcome: WorkOutcome): void {
+    this.#simulation.sendInput(sagaId, { kind: "reply", requestId: id, outcome });
+  }
+
+  #chooseHandling(undo: boolean): Handling {
+    const world = this.#simulation;
+    if (world.trouble(undo ? 6 : 8)) return "give up";
+    return world.trouble(undo ? 3 : 8) ? "refuse" : "done";
+  }
+
+  #handleCommand(command: Command, handling: Handling): WorkOutcome | undefined {
+    const { consumer, service } = this.#simulation;
+    const { sagaId, place, undo, epoch } = command;
+    const participant = this.#simulation.findParticipant(place);
+    if (participant === "ours") return consumer.receive(command, handling);
+    return undo
+      ? service.undo(sagaId, place, handling, epoch, participant === "keyed")
+      : service.do(sagaId, place, handling);
+  }
+}

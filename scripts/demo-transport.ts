@@ -1,10 +1,6 @@
 import type { Transport } from "sagabox";
-import {
-  brokerKinds,
-  brokerTransport,
-  isBrokerKind,
-  startBroker,
-} from "../test/support/brokers/broker-kinds.ts";
+import { brokerKinds, isBrokerKind, startBroker } from "../test/support/brokers/broker-server.ts";
+import { brokerTransport } from "../test/support/brokers/broker-transport.ts";
 
 export interface DemoTransport {
   /** Undefined: PostgreSQL itself carries the messages. */

@@ -1,5 +1,4 @@
-import { startBroker, type BrokerKind } from "../../test/support/brokers/broker-kinds.ts";
-import type { BrokerServer } from "../../test/support/brokers/broker-server.ts";
+import { startBroker, type BrokerKind, type BrokerServer } from "../../test/support/brokers/broker-server.ts";
 import { toWire } from "../../src/transport/index.ts";
 import { size, type Bench } from "../harness/bench.ts";
 import { compare } from "../harness/compare.ts";

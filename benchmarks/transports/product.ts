@@ -1,4 +1,5 @@
-import { brokerTransport, type BrokerKind } from "../../test/support/brokers/broker-kinds.ts";
+import type { BrokerKind } from "../../test/support/brokers/broker-server.ts";
+import { brokerTransport } from "../../test/support/brokers/broker-transport.ts";
 import type { Delivery, Subscription, Transport } from "../../src/transport/index.ts";
 import type { Bench } from "../harness/bench.ts";
 import { RunningBus } from "../product/running-bus.ts";

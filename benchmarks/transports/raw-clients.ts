@@ -1,4 +1,4 @@
-import type { BrokerKind } from "../../test/support/brokers/broker-kinds.ts";
+import type { BrokerKind } from "../../test/support/brokers/broker-server.ts";
 import type { RawClient, RawWork } from "./raw-client.ts";
 import { rawKafka } from "./raw-kafka.ts";
 import { rawNATS } from "./raw-nats.ts";

@@ -1,6 +1,10 @@
 import { expect, test } from "vitest";
-import { brokerKinds, startBroker } from "../support/brokers/broker-kinds.ts";
-import { assertRequired, type BrokerServer } from "../support/brokers/broker-server.ts";
+import {
+  brokerKinds,
+  startBroker,
+  assertRequired,
+  type BrokerServer,
+} from "../support/brokers/broker-server.ts";
 import { full, figure, report, ChaosRun, PERFECT } from "./chaos-run.ts";
 import { until } from "./until.ts";
 import { temporaryDatabase } from "../support/database.ts";

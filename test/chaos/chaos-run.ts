@@ -6,7 +6,7 @@ import { createBus } from "sagabox";
 import { onTestFinished } from "vitest";
 import { verifyConservation } from "../../src/admin/index.ts";
 import { pgDatabase } from "../../src/storage/index.ts";
-import { isBrokerKind, type BrokerKind } from "../support/brokers/broker-kinds.ts";
+import { isBrokerKind, type BrokerKind } from "../support/brokers/broker-server.ts";
 import { ChaosBroker } from "./chaos-broker.ts";
 import { check, type Violation } from "./checker.ts";
 import { HANDLERS, signedUrl } from "./child-contract.ts";

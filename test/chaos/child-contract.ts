@@ -1,6 +1,7 @@
 import { event, type Transport } from "sagabox";
 import { z } from "zod";
-import { brokerTransport, type BrokerKind } from "../support/brokers/broker-kinds.ts";
+import type { BrokerKind } from "../support/brokers/broker-server.ts";
+import { brokerTransport } from "../support/brokers/broker-transport.ts";
 import { ChaosTransport } from "./chaos-transport.ts";
 
 /** What the load publishes: the n-th thing that happened to one aggregate. */

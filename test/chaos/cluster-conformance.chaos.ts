@@ -5,8 +5,7 @@ import type { Capabilities } from "../../src/transport/index.ts";
 import * as kafka from "../brokers/kafka/under-test.ts";
 import * as jetStream from "../brokers/nats/under-test.ts";
 import * as rabbit from "../brokers/rabbitmq/under-test.ts";
-import { assertRequired } from "../support/brokers/broker-server.ts";
-import { brokerKinds, type BrokerKind } from "../support/brokers/broker-kinds.ts";
+import { assertRequired, brokerKinds, type BrokerKind } from "../support/brokers/broker-server.ts";
 import { startCluster, type BrokerCluster } from "./clusters/broker-cluster.ts";
 import { caseTitle } from "../support/broker-suites.ts";
 

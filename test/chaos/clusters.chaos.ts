@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { assertRequired } from "../support/brokers/broker-server.ts";
-import { brokerKinds } from "../support/brokers/broker-kinds.ts";
+import { assertRequired, brokerKinds } from "../support/brokers/broker-server.ts";
 import { findLeader, startCluster, untilWhole, type BrokerCluster } from "./clusters/broker-cluster.ts";
 import { figure, report, ChaosRun, PERFECT, type Conclusion } from "./chaos-run.ts";
 import { temporaryDatabase } from "../support/database.ts";

@@ -1,7 +1,11 @@
 import pg from "pg";
 import { expect, onTestFinished, test } from "vitest";
-import { brokerKinds, startBroker, type BrokerKind } from "../support/brokers/broker-kinds.ts";
-import { assertRequired } from "../support/brokers/broker-server.ts";
+import {
+  brokerKinds,
+  startBroker,
+  type BrokerKind,
+  assertRequired,
+} from "../support/brokers/broker-server.ts";
 import { signedUrl } from "./child-contract.ts";
 import { figure, full, report, ChaosRun, pickOne, PERFECT } from "./chaos-run.ts";
 import { until } from "./until.ts";

@@ -1,13 +1,13 @@
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { createBus, event, type Transport } from "sagabox";
-import { assertRequired } from "../support/brokers/broker-server.ts";
 import {
+  assertRequired,
   brokerKinds,
-  brokerTransport,
   startBroker,
   type BrokerKind,
-} from "../support/brokers/broker-kinds.ts";
+} from "../support/brokers/broker-server.ts";
+import { brokerTransport } from "../support/brokers/broker-transport.ts";
 import { figure, full, report } from "./chaos-run.ts";
 import { until } from "./until.ts";
 import { temporaryDatabase } from "../support/database.ts";

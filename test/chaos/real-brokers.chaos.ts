@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { assertRequired } from "../support/brokers/broker-server.ts";
-import { brokerKinds, startBroker } from "../support/brokers/broker-kinds.ts";
+import { assertRequired, brokerKinds, startBroker } from "../support/brokers/broker-server.ts";
 import { figure, full, report, ChaosRun, pickOne, PERFECT } from "./chaos-run.ts";
 import { temporaryDatabase } from "../support/database.ts";
 

@@ -1,14 +1,13 @@
 import pg from "pg";
 import { createBus } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
-import { assertRequired } from "../support/brokers/broker-server.ts";
-import { startBroker } from "../support/brokers/broker-kinds.ts";
+import { assertRequired, startBroker } from "../support/brokers/broker-server.ts";
+import { brokerTransport } from "../support/brokers/broker-transport.ts";
 import { figure, full, keepEvidence, everyMode, report, pickOne } from "./chaos-run.ts";
 import { ChaosFleet } from "./fleet.ts";
 import { FATES, judgeTrips, LEDGER, tripSagas } from "./trip-saga.ts";
 import { until } from "./until.ts";
 import { temporaryDatabase } from "../support/database.ts";
-import { brokerTransport } from "../support/brokers/broker-kinds.ts";
 
 test.for([
   { carrier: "postgres" as const, kills: figure(40) },

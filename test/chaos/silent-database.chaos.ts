@@ -1,7 +1,6 @@
 import pg from "pg";
 import { expect, test } from "vitest";
-import { brokerKinds, startBroker } from "../support/brokers/broker-kinds.ts";
-import { assertRequired } from "../support/brokers/broker-server.ts";
+import { brokerKinds, startBroker, assertRequired } from "../support/brokers/broker-server.ts";
 import type { ChaosChild } from "./fleet.ts";
 import { figure, full, report, ChaosRun, PERFECT, type Mode } from "./chaos-run.ts";
 import { until } from "./until.ts";

@@ -1,5 +1,4 @@
-import type { BrokerKind } from "../../support/brokers/broker-kinds.ts";
-import type { BrokerServer } from "../../support/brokers/broker-server.ts";
+import type { BrokerKind, BrokerServer } from "../../support/brokers/broker-server.ts";
 import { until } from "../until.ts";
 
 /** Three nodes of one broker on the loopback, with everything replicated to all of them. */

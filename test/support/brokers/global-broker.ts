@@ -1,6 +1,5 @@
 import type { TestProject } from "vitest/node";
-import { isBrokerKind, startBroker } from "./broker-kinds.ts";
-import { assertRequired } from "./broker-server.ts";
+import { isBrokerKind, startBroker, assertRequired } from "./broker-server.ts";
 
 /** The address of the broker of this run, or the reason why there is none. */
 type RunBroker =

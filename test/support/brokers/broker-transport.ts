@@ -2,26 +2,7 @@ import type { Transport } from "sagabox";
 import { kafka } from "sagabox/kafka";
 import { nats } from "sagabox/nats";
 import { rabbitmq } from "sagabox/rabbitmq";
-import type { BrokerFound, ProcessOptions } from "./broker-server.ts";
-
-export const brokerKinds = ["rabbitmq", "kafka", "nats"] as const;
-export type BrokerKind = (typeof brokerKinds)[number];
-
-export function isBrokerKind(name: string): name is BrokerKind {
-  return (brokerKinds as readonly string[]).includes(name);
-}
-
-// Loaded by whoever starts one: a worker that only talks to a broker begins its work twice as soon without them.
-const starts: Readonly<Record<BrokerKind, (company: ProcessOptions) => Promise<BrokerFound>>> = {
-  rabbitmq: async (company) => (await import("./rabbitmq-server.ts")).startRabbitMQ(company),
-  kafka: async (company) => (await import("./kafka-server.ts")).startKafka(company),
-  nats: async (company) => (await import("./nats-server.ts")).startNATS(company),
-};
-
-/** A server of our own, or why there is none. */
-export function startBroker(kind: BrokerKind, company: ProcessOptions = {}): Promise<BrokerFound> {
-  return starts[kind](company);
-}
+import type { BrokerKind } from "./broker-server.ts";
 
 export interface BrokerTestOptions {
   /** What a silent member held is given to others after a few seconds. */

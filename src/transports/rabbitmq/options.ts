@@ -1,6 +1,7 @@
 import type { SecureContextOptions } from "node:tls";
 import { SagaboxError } from "../../errors/index.ts";
 import {
+  type Duration,
   flag,
   inPart,
   isLoopback,
@@ -10,78 +11,80 @@ import {
   rejectUnknownKeys,
   text,
   wholeNumber,
-  type Duration,
 } from "../../options/index.ts";
 import type { MessageFormat } from "../../transport/index.ts";
-import { parseAddresses, type BrokerAddress } from "./address.ts";
 
 export interface RabbitCredentials {
   readonly username: string;
   readonly password: string;
 }
 
-/** What is trusted and who we are. The server's certificate and name are always verified. */
+/** TLS settings. The server's certificate and name are always verified. */
 export interface RabbitTls extends Pick<SecureContextOptions, "ca" | "cert" | "key" | "passphrase" | "pfx"> {
-  /** The name the certificate must carry, where it is not the host's. */
+  /** The name in the broker's certificate, if it differs from the host. */
   readonly servername?: string;
 }
 
-/** A group that may live in another service. */
+/** A consumer group, also of another service, whose queues `depths` counts. */
 export interface WatchedGroup {
   readonly service: string;
   readonly group: string;
   readonly topics: readonly string[];
-  /** Default true. */
+  /** Whether the group keeps the order of each key. Default true. */
   readonly ordered?: boolean;
 }
 
 export interface RabbitMQOptions {
-  /** `amqps://user:password@host:5671/vhost`, or several of one cluster, tried in turn. Else SAGABOX_RABBITMQ_URL. */
+  /** `amqps://user:password@host:5671/vhost`, or several of a cluster, tried in turn. Default SAGABOX_RABBITMQ_URL. */
   readonly url?: string | readonly string[];
-  /** Instead of those in the address. A function is called for each connection, so that they may change. */
+  /** Username and password; default those in the URL. A function is called for each connection, so they may change. */
   readonly credentials?: RabbitCredentials | (() => RabbitCredentials | Promise<RabbitCredentials>);
-  /** Instead of the one in the address. Default "/". */
+  /** The virtual host. Default: the path of the URL, or "/". */
   readonly vhost?: string;
+  /** TLS settings for `amqps://` URLs. Default: the system's certificate authorities. */
   readonly tls?: RabbitTls;
-  /** Allow an unencrypted connection to another machine. Default false. */
+  /** Allows an unencrypted connection to another machine. Default false. */
   readonly allowInsecure?: boolean;
-  /** Begins every name at the broker. Default "dp". */
+  /** Prefix of every name at the broker. Default "dp". */
   readonly prefix?: string;
-  /** Replicated and safe, or with ten priorities where order per key was given up. Default "quorum". */
+  /** "quorum" queues are replicated; "classic" ones offer ten priorities to groups without order. Default "quorum". */
   readonly queues?: "quorum" | "classic";
   /**
-   * How messages are written: our own envelope, or CloudEvents 1.0 in structured or binary mode. All three are always
-   * read. Else SAGABOX_MESSAGE_FORMAT, else "sagabox".
+   * How messages are written: sagabox's own envelope, or CloudEvents 1.0 in structured or binary mode. All three are
+   * always accepted when reading. Default SAGABOX_MESSAGE_FORMAT, or "sagabox".
    */
   readonly format?: MessageFormat;
-  /** How many queues share the keys of an ordered group: a power of two up to 256. Default 8. */
+  /** Number of queues over which the keys of an ordered group are spread: a power of two up to 256. Default 8. */
   readonly partitions?: number;
-  /** Topics that go to every group through a fanout exchange. */
+  /** Topics that are published to every group through a fanout exchange. Default none. */
   readonly broadcasts?: readonly string[];
   /**
-   * What becomes of an event no group has subscribed to yet: refused, tried again and in the end a dead letter, or
-   * dropped as published. Commands are always refused. Default "reject".
+   * What happens to an event that no group has subscribed to: "reject" retries it and finally makes it a dead letter;
+   * "drop" counts it as published. Commands are always rejected. Default "reject".
    */
   readonly unrouted?: "reject" | "drop";
-  /** Groups whose queues `depths` looks at, beside those this process itself is a member of. */
+  /** Groups that `depths` counts in addition to those this process is a member of. Default none. */
   readonly watch?: readonly WatchedGroup[];
-  /** A queue that holds so many refuses more, and publishing waits. Default: no limit. */
+  /** Messages after which a queue refuses more, so that publishing waits. Default: no limit. */
   readonly maxLength?: number;
-  /** After so many redeliveries the broker itself puts a message aside; we do so before. Default 1,000,000: restarts count as well. */
+  /**
+   * Redeliveries, including those after restarts, after which the broker dead-letters a message. From half of this
+   * limit on, each redelivery counts as an attempt, so that sagabox settles the message first. Default 1,000,000.
+   */
   readonly deliveryLimit?: number;
   /** How long a stream keeps messages. Default "7d". */
   readonly streamRetention?: Duration | number;
-  /** The largest data of a message in bytes. Default 16 MB. */
+  /** Largest data of a message in bytes. Default 16 MiB. */
   readonly maxBytes?: number;
-  /** How many messages are on the way without a confirm. Default 1000. */
+  /** How many messages may be sent and not yet confirmed. Default 1000. */
   readonly maxInFlight?: number;
   /** How long to wait for a confirm. Default "10s". */
   readonly confirmTimeout?: Duration | number;
   /** How long to wait for any other answer of the broker. Default "10s". */
   readonly timeout?: Duration | number;
-  /** A peer that is silent for two of these is gone. Default "10s". */
+  /** Heartbeat interval. A connection that is silent for two intervals is closed. Default "10s". */
   readonly heartbeat?: Duration | number;
-  /** How often the members of a group look whether one of them has too many partitions. Default "5s". */
+  /** How often each member of a group checks whether it holds more than its share of the partitions. Default "5s". */
   readonly rebalanceInterval?: Duration | number;
 }
 
@@ -107,7 +110,7 @@ export interface RabbitSettings {
   readonly rebalanceMs: number;
 }
 
-const known = [
+const RABBITMQ_KEYS = [
   "url",
   "credentials",
   "vhost",
@@ -134,7 +137,7 @@ const known = [
 export const prefixPattern = /^[A-Za-z0-9_-]{1,30}$/;
 
 export function rabbitSettings(options: RabbitMQOptions): RabbitSettings {
-  rejectUnknownKeys("rabbitmq", options, known);
+  rejectUnknownKeys("rabbitmq", options, RABBITMQ_KEYS);
   const { maxLength } = options;
   const allowInsecure = flag("rabbitmq.allowInsecure", options.allowInsecure ?? false);
   const addresses = inPart(() => parseAddresses(options.url, { vhost: options.vhost, allowInsecure }), []);
@@ -167,7 +170,7 @@ export function rabbitSettings(options: RabbitMQOptions): RabbitSettings {
 const parseDuration = (name: string, value: Duration | number, min: number): number =>
   milliseconds(`rabbitmq.${name}`, value, { min });
 
-/** Groups read whole bits of the lane, so only powers of two can be had. */
+/** Checks a number of partitions. Groups bind to whole bits of the lane, so it must be a power of two. */
 export function checkPartitions(value: unknown): number {
   const partitions = wholeNumber("rabbitmq.partitions", value, { min: 1, max: 256 });
   if (Number.isInteger(Math.log2(partitions))) return partitions;
@@ -178,7 +181,7 @@ export function checkPartitions(value: unknown): number {
 }
 
 function checkWatchedGroups(watch: readonly WatchedGroup[] = []): readonly WatchedGroup[] {
-  if (!Array.isArray(watch)) throw new SagaboxError("OPTIONS_INVALID", "rabbitmq.watch must be a list.");
+  if (!Array.isArray(watch)) throw new SagaboxError("OPTIONS_INVALID", "rabbitmq.watch must be an array.");
   return watch.map((group: WatchedGroup, n) => {
     const where = `rabbitmq.watch[${n}]`;
     rejectUnknownKeys(where, group, ["service", "group", "topics", "ordered"]);
@@ -193,7 +196,7 @@ function checkWatchedGroups(watch: readonly WatchedGroup[] = []): readonly Watch
 
 function checkTopics(topics: readonly string[] = []): ReadonlySet<string> {
   if (!Array.isArray(topics))
-    throw new SagaboxError("OPTIONS_INVALID", "rabbitmq.broadcasts must be a list.");
+    throw new SagaboxError("OPTIONS_INVALID", "rabbitmq.broadcasts must be an array.");
   return new Set(topics.map((topic, n) => text(`rabbitmq.broadcasts[${n}]`, topic, { max: 249 })));
 }
 
@@ -202,14 +205,14 @@ function resolveTls(tls: RabbitTls | undefined, addresses: readonly BrokerAddres
   if (addresses.some(({ secure }) => !secure)) {
     throw new SagaboxError(
       "OPTIONS_INVALID",
-      "rabbitmq.tls is given, but an address begins with amqp://. Write amqps://.",
+      "rabbitmq.tls is set, but an address begins with amqp://. Use amqps://.",
     );
   }
   rejectUnknownKeys("rabbitmq.tls", tls, ["ca", "cert", "key", "passphrase", "pfx", "servername"]);
   return Object.freeze({ ...tls });
 }
 
-// Asked for at each connection, so a rotated password is used at the next one.
+// A credentials function is called at each connection, so a rotated password is used from the next one on.
 function resolveCredentials(
   { credentials }: RabbitMQOptions,
   addresses: readonly BrokerAddress[],
@@ -219,8 +222,8 @@ function resolveCredentials(
     password: text("rabbitmq.credentials.password", password, { max: 4_096 }),
   });
   if (typeof credentials === "function") return async () => checkCredentials(await credentials());
-  const named = addresses.map((address) => address.credentials);
-  if (new Set(named.map((one) => JSON.stringify(one))).size > 1 && credentials === undefined) {
+  const inUrls = addresses.map((address) => address.credentials);
+  if (new Set(inUrls.map((one) => JSON.stringify(one))).size > 1 && credentials === undefined) {
     throw new SagaboxError(
       "OPTIONS_INVALID",
       "rabbitmq.url: all addresses must name the same user and password.",
@@ -228,7 +231,7 @@ function resolveCredentials(
   }
   if (
     credentials === undefined &&
-    named[0] === undefined &&
+    inUrls[0] === undefined &&
     !addresses.every(({ hostname }) => isLoopback(hostname))
   ) {
     throw new SagaboxError(
@@ -236,10 +239,74 @@ function resolveCredentials(
       "rabbitmq needs credentials for a broker on another machine: in its url, or as `credentials`.",
     );
   }
-  const given = credentials ?? named[0] ?? { username: "guest", password: "guest" };
+  const chosen = credentials ?? inUrls[0] ?? { username: "guest", password: "guest" };
   if (credentials !== undefined) {
     rejectUnknownKeys("rabbitmq.credentials", credentials, ["username", "password"]);
   }
-  const fixed = checkCredentials(given);
+  const fixed = checkCredentials(chosen);
   return () => fixed;
+}
+
+export interface BrokerAddress {
+  readonly secure: boolean;
+  readonly hostname: string;
+  readonly port: number;
+  readonly vhost: string;
+  readonly credentials: { readonly username: string; readonly password: string } | undefined;
+}
+
+interface AddressRules {
+  readonly vhost: string | undefined;
+  readonly allowInsecure: boolean;
+}
+
+/** Parses broker URLs. Throws OPTIONS_INVALID; its messages never contain the URL, which may hold a password. */
+export function parseAddresses(
+  url: string | readonly string[] | undefined,
+  rules: AddressRules,
+): readonly BrokerAddress[] {
+  if (url === undefined) {
+    throw invalidAddress(
+      'rabbitmq needs an address: rabbitmq({ url: "amqps://…" }), or SAGABOX_RABBITMQ_URL.',
+    );
+  }
+  const urls: readonly unknown[] = Array.isArray(url) ? url : [url];
+  if (urls.length === 0) throw invalidAddress("rabbitmq.url must name at least one broker.");
+  return Object.freeze(urls.map((one) => parseAddress(one, rules)));
+}
+
+function parseAddress(value: unknown, rules: AddressRules): BrokerAddress {
+  const url = parseUrl(text("rabbitmq.url", value, { max: 2_048 }));
+  const hostname = url.hostname.replaceAll(/^\[|\]$/g, "");
+  const secure = url.protocol === "amqps:";
+  if (!secure && !isLoopback(hostname) && !rules.allowInsecure) {
+    throw invalidAddress(
+      `rabbitmq.url names another machine without encryption. Use amqps://, or set allowInsecure: true.`,
+    );
+  }
+  if (url.search !== "")
+    throw invalidAddress("rabbitmq.url must not have query parameters. Use options instead.");
+  const vhost = rules.vhost ?? (url.pathname.length > 1 ? decodeURIComponent(url.pathname.slice(1)) : "/");
+  return Object.freeze({
+    secure,
+    hostname,
+    port: url.port === "" ? (secure ? 5671 : 5672) : Number(url.port),
+    vhost: text("rabbitmq.vhost", vhost),
+    credentials:
+      url.username === ""
+        ? undefined
+        : { username: decodeURIComponent(url.username), password: decodeURIComponent(url.password) },
+  });
+}
+
+function parseUrl(value: string): URL {
+  const url = URL.canParse(value) ? new URL(value) : undefined;
+  if (url !== undefined && (url.protocol === "amqp:" || url.protocol === "amqps:") && url.hostname !== "") {
+    return url;
+  }
+  throw invalidAddress("rabbitmq.url must look like amqps://user:password@host:5671/vhost.");
+}
+
+function invalidAddress(message: string): SagaboxError {
+  return new SagaboxError("OPTIONS_INVALID", message);
 }

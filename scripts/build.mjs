@@ -20,11 +20,23 @@ const { status } = spawnSync(process.execPath, [compiler, "-p", "tsconfig.build.
 if (status !== 0) process.exit(status ?? 1);
 
 const isPackageName = (id) => !id.startsWith(".") && !id.startsWith("/");
-const bundle = await rolldown({ cwd: root, input: entries(), platform: "node", external: isPackageName });
+const bundle = await rolldown({
+  cwd: root,
+  input: entries(),
+  platform: "node",
+  external: isPackageName,
+  preserveEntrySignatures: "allow-extension",
+});
 await bundle.write({
   dir: "dist",
   format: "esm",
   chunkFileNames: "chunks/[name]-[hash].js",
+  // Code that imports an optional peer gets a chunk of its own. Otherwise bundlers of applications without that peer would
+  // meet its name in a chunk that they need, and fail.
+  codeSplitting: {
+    includeDependenciesRecursively: false,
+    groups: [{ name: "s3", test: /src\/claim-check\/s3\// }],
+  },
   minify: { mangle: false, compress: true, codegen: { removeWhitespace: true } },
   sourcemap: true,
   sourcemapExcludeSources: true,

@@ -166,7 +166,7 @@ export function wireParts(
     schema,
     openScope: (tx) => handlerScope(tx, rememberScope(tx, scope(tx)), claimCheck),
     unpack: payloads.unpack,
-    sealReply: (contract, data, reply, tx) => seal.sealReply(contract, data, reply, tx),
+    encryptReply: (contract, data, reply, tx) => seal.encryptReply(contract, data, reply, tx),
     observer,
     spans,
     leaseMs: settings.leaseMs,

@@ -113,7 +113,7 @@ export class Worker {
     this.#assertNotStopped();
     const definitions = this.#listDefinitions();
     if (this.#parts.privacy === undefined) this.#warnAboutMissingKeys(definitions);
-    inbox.slots.limit = connectionsForHandlers(database.size, definitions.length);
+    inbox.permits.limit = connectionsForHandlers(database.size, definitions.length);
     this.#consumers = this.#makeConsumers(definitions);
     const supervisor = new Supervisor({
       services: this.#listServices(options, this.#createConservationWatch(admin)),
@@ -128,7 +128,7 @@ export class Worker {
     await supervisor.start();
     if (this.#isRunning("consumers")) {
       requests.open(() => {
-        inbox.slots.limit = connectionsForHandlers(database.size, this.#consumers.length + 1);
+        inbox.permits.limit = connectionsForHandlers(database.size, this.#consumers.length + 1);
       }, this.#ledger);
     }
     return { port: this.#healthServer?.port };

@@ -232,7 +232,7 @@ test("what a handler returns by mistake is called that, and not the payload", as
   await house.observer.until("dead_letter.buried");
   await house.stop();
   expect(await house.deadLetters()).toMatchObject([
-    { errorMessage: expect.stringMatching(/^What the handler returned, which is kept, is .*Map/) as string },
+    { errorMessage: expect.stringMatching(/^The handler's result, which is stored, is .*Map/) as string },
   ]);
 });
 

@@ -20,54 +20,54 @@ import {
 import { systemClock } from "../runtime/index.ts";
 import type { StartingPoint } from "../transport/index.ts";
 
-/** What holds for all handlers of a consumer. Several handlers of one consumer must not disagree. */
+/** Options of a consumer. Handlers of one consumer must not give different values for them. */
 export interface ConsumerOptions {
-  /** How many handlers or batches run at once; statements that share a transaction count as one. Default 10. */
+  /** How many handlers or batches run at once. Statements that share a transaction count as one. Default 10. */
   readonly concurrency?: number;
   /**
-   * How many messages are held in memory, the running ones included. Default: twice what can run at once; four times for
-   * statements.
+   * How many messages are held in memory, including running ones. Default: twice as many as can run at once, four times
+   * for statements.
    */
   readonly prefetch?: number;
   /**
-   * What becomes of messages no handler was registered for. A topic may carry types a consumer never asked for, so
-   * events and stream messages are passed over by default; a command nobody carries out goes to the dead letters.
+   * What happens to messages without a handler. Default: "ignore" for events and stream messages, because a topic may
+   * carry other types; "dead-letter" for commands.
    */
   readonly unknown?: "ignore" | "dead-letter";
   /**
-   * Where a new consumer begins in a topic: with what comes "now", at the "beginning" of what is kept, or at a `time`.
-   * Default "now"; the first consumer of a command gets what waited for it.
+   * Where a new consumer begins in a topic: "now", at the "beginning" of the stored messages, or at a `time`. Default
+   * "now". The first consumer of a command always gets the commands that are waiting.
    */
   readonly from?: StartingPoint;
   /**
-   * False gives up order per key: everything runs at once, and a message in retry is overtaken. Default true. It helps
-   * on brokers, where retries of an ordered consumer wait in Postgres and those of an unordered one at the broker.
+   * Whether messages of one key are handled in order. If false, later messages overtake one that is retried, and retries
+   * on a broker wait at the broker instead of in PostgreSQL. Default true.
    */
   readonly ordered?: boolean;
-  /** Keep the payload with the dedupe row. Default false. */
+  /** Whether the payload is stored with the dedupe row. Default false. */
   readonly storePayload?: boolean;
-  /** The id of a message that others published without one; undefined sends it to the dead letters. */
+  /** Derives the id of a message that was published without one. If it returns undefined, the message is dead-lettered. */
   readonly idOf?: (message: Message) => string | undefined;
-  /** After this many deaths of a process that ran the message alone it goes to the dead letters. Default 3. */
+  /** A message is dead-lettered after this many processes died while they ran only that message. Default 3. */
   readonly maxCrashes?: number;
 }
 
 export interface HandlerOptions extends ConsumerOptions {
-  /** Names the effect. Dedupe and retries hang on it: renaming it makes every message new. */
+  /** The name of the consumer. Duplicates are found by it: after a rename, all messages count as new. */
   readonly consumer: string;
-  /** How long a handler, or one batch of them, may take. Default "30s". */
+  /** How long a handler, or one batch, may take. Default "30s". */
   readonly deadline?: Duration | number;
   readonly retry?: RetryOptions;
-  /** Whether a failure is worth another try; undefined leaves it to us. */
+  /** Decides whether a failure is retried. If it returns undefined, the built-in classification applies. */
   readonly classify?: FailureClassifier;
-  /** Run up to `size` messages in one transaction; wait up to `wait` for it to fill. */
+  /** Handles up to `size` messages in one transaction. A batch waits up to `wait` to fill up. */
   readonly batch?: BatchOptions;
 }
 
 export interface BatchOptions {
-  /** Default 50. */
+  /** The most messages of a batch. Default 50. */
   readonly size?: number;
-  /** Default 0: take what is there. */
+  /** How long a batch waits to fill up. Default 0: it takes the messages that are ready. */
   readonly wait?: Duration | number;
 }
 
@@ -130,7 +130,7 @@ function batchSettings(where: string, options: BatchOptions): BatchSettings {
   });
 }
 
-function isSame(a: unknown, b: unknown): boolean {
+function isEqual(a: unknown, b: unknown): boolean {
   return a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
 }
 
@@ -154,26 +154,26 @@ function startingPoint(where: string, from: StartingPoint): StartingPoint {
   if (typeof from !== "object" || from === null) return oneOf(where, from, ["now", "beginning"]);
   rejectUnknownKeys(where, from, ["time"]);
   const timeMs = from.time instanceof Date ? from.time.getTime() : Number.NaN;
-  // Later than now it would be a promise to leave out what comes until then, which no broker keeps.
+  // No broker can skip the messages until a time in the future.
   if (timeMs <= systemClock.wallMs()) return Object.freeze({ time: new Date(timeMs) });
   throw new SagaboxError("OPTIONS_INVALID", `${where}.time must be a Date that is not in the future.`);
 }
 
-/** What one more handler says about its consumer, on top of what the earlier ones said. */
+/** Merges the consumer options of another handler. Throws OPTIONS_INVALID if it contradicts an earlier one. */
 export function mergeConsumerOptions(
   consumer: string,
   known: ConsumerOptions,
   given: ConsumerOptions,
 ): ConsumerOptions {
-  const said = Object.fromEntries(
+  const added = Object.fromEntries(
     consumerKeys.filter((key) => given[key] !== undefined).map((key) => [key, given[key]]),
   ) as ConsumerOptions;
   for (const key of consumerKeys) {
-    if (said[key] === undefined || known[key] === undefined || isSame(said[key], known[key])) continue;
+    if (added[key] === undefined || known[key] === undefined || isEqual(added[key], known[key])) continue;
     throw new SagaboxError(
       "OPTIONS_INVALID",
-      `Two handlers of consumer "${consumer}" give different values for "${key}". Say it once, or the same twice.`,
+      `Two handlers of consumer "${consumer}" give different values for "${key}". Give it once, or the same value twice.`,
     );
   }
-  return { ...known, ...said };
+  return { ...known, ...added };
 }

@@ -21,7 +21,7 @@ async function setup() {
 test("what a dead process had listed is suspect; only what ran alone is charged; what was finished is free", async () => {
   const { house, dead, suspects } = await setup();
   await house.rows(
-    "insert into sagabox.consumer_inbox (consumer, event_id, source_topic, event_type) values ('billing', 'done', 't', 'e')",
+    "insert into sagabox.consumer_inbox (consumer_name, event_id, source_topic, event_type) values ('billing', 'done', 't', 'e')",
   );
   await dead("gone-1", ["a", "b", "done"]);
   await dead("gone-2", ["b"], true);

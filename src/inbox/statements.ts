@@ -16,12 +16,12 @@ export function inboxStatements(schema: string) {
     `unnest(${ids}::text::text[]) as given (id)
         cross join lateral (
           select ${columns} from ${inbox} as entry
-           where entry.consumer = $1::text and entry.event_id = given.id offset 0) as found`;
+           where entry.consumer_name = $1::text and entry.event_id = given.id offset 0) as found`;
   const origins = (ids: string, columns: string): string =>
     `${entries(ids, "entry.effect, coalesce(entry.effect_of, entry.event_id) as origin_id")}
         cross join lateral (
           select ${columns} from ${inbox} as entry
-           where entry.consumer = $1::text and entry.event_id = found.origin_id offset 0) as origin`;
+           where entry.consumer_name = $1::text and entry.event_id = found.origin_id offset 0) as origin`;
   const entryCtids = (ids: string): string =>
     `any(array(select found.place from ${entries(ids, "entry.ctid as place")}))`;
   // The crash ledger must survive the process but not the server, so its writes do not wait for the disk.
@@ -31,7 +31,7 @@ export function inboxStatements(schema: string) {
     // The first statement of the handler's transaction. A second worker waits here until the first transaction has ended.
     remember: defineStatement(
       "sagabox.inbox.remember",
-      `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
+      `insert into ${inbox} (consumer_name, event_id, source_topic, event_type, payload)
        values ($1::text, $2::text, $3::text, $4::text, $5::text)
        on conflict do nothing
        returning 1`,
@@ -39,7 +39,7 @@ export function inboxStatements(schema: string) {
     // `remember` for a message with a time to live: inserts nothing if it has expired by the clock of the database.
     rememberInTime: defineStatement(
       "sagabox.inbox.remember_in_time",
-      `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
+      `insert into ${inbox} (consumer_name, event_id, source_topic, event_type, payload)
        select $1::text, $2::text, $3::text, $4::text, $5::text
         where coalesce($6::text::timestamptz > clock_timestamp(), true)
        on conflict do nothing
@@ -49,7 +49,7 @@ export function inboxStatements(schema: string) {
     // number of inserted rows shows whether all messages are new, as they nearly always are.
     rememberAll: defineStatement(
       "sagabox.inbox.remember_all",
-      `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
+      `insert into ${inbox} (consumer_name, event_id, source_topic, event_type, payload)
        select $1::text, given.id, given.topic, given.type, given.payload
          from unnest($2::text::text[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::timestamptz[])
               as given (id, topic, type, payload, expires_at)
@@ -61,7 +61,7 @@ export function inboxStatements(schema: string) {
     // this, and the server parses one array instead of five.
     rememberAlike: defineStatement(
       "sagabox.inbox.remember_alike",
-      `insert into ${inbox} (consumer, event_id, source_topic, event_type)
+      `insert into ${inbox} (consumer_name, event_id, source_topic, event_type)
        select $1::text, given.id, $3::text, $4::text
          from unnest($2::text::text[]) as given (id)
         order by given.id
@@ -70,7 +70,7 @@ export function inboxStatements(schema: string) {
     // Records a message that its handler ignored or refused, as handled without effect.
     passOver: defineStatement(
       "sagabox.inbox.pass_over",
-      `insert into ${inbox} (consumer, event_id, source_topic, event_type, effect)
+      `insert into ${inbox} (consumer_name, event_id, source_topic, event_type, effect)
        values ($1::text, $2::text, $3::text, $4::text, false)
        on conflict do nothing`,
     ),
@@ -78,7 +78,7 @@ export function inboxStatements(schema: string) {
     // refer to each other wait without a deadlock.
     claim: defineStatement(
       "sagabox.inbox.claim",
-      `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload, effect)
+      `insert into ${inbox} (consumer_name, event_id, source_topic, event_type, payload, effect)
        select $1::text, given.id, given.topic, given.type, given.payload, given.own
          from (select $2::text, $3::text, $4::text, $5::text, true
                union all
@@ -114,11 +114,11 @@ export function inboxStatements(schema: string) {
     ),
     adopt: defineStatement(
       "sagabox.inbox.adopt",
-      `update ${inbox} set effect_of = $3::text, result = $4::text where consumer = $1::text and event_id = $2::text`,
+      `update ${inbox} set effect_of = $3::text, result = $4::text where consumer_name = $1::text and event_id = $2::text`,
     ),
     withoutEffect: defineStatement(
       "sagabox.inbox.without_effect",
-      `update ${inbox} set effect = false where consumer = $1::text and event_id = $2::text`,
+      `update ${inbox} set effect = false where consumer_name = $1::text and event_id = $2::text`,
     ),
     recall: defineStatement(
       "sagabox.inbox.recall",
@@ -135,7 +135,7 @@ export function inboxStatements(schema: string) {
     finish: defineStatement(
       "sagabox.inbox.finish",
       `update ${inbox} set processing_duration_ms = $3::integer, result = $4::text
-        where consumer = $1::text and event_id = $2::text`,
+        where consumer_name = $1::text and event_id = $2::text`,
     ),
     finishAll: defineStatement(
       "sagabox.inbox.finish_all",
@@ -150,14 +150,14 @@ export function inboxStatements(schema: string) {
     ),
     stats: defineStatement(
       "sagabox.inbox.stats",
-      `select consumer, count(*)::double precision as total,
+      `select consumer_name as consumer, count(*)::double precision as total,
               to_char(min(consumed_at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as oldest,
               count(*) filter (where consumed_at > clock_timestamp() - interval '1 hour')::double precision as last_hour,
               count(*) filter (where consumed_at > clock_timestamp() - interval '1 day')::double precision as last_day
          from ${inbox}
-        where $1::text is null or consumer = $1::text
-        group by consumer
-        order by consumer`,
+        where $1::text is null or consumer_name = $1::text
+        group by consumer_name
+        order by consumer_name`,
     ),
     forget: defineStatement(
       "sagabox.inbox.forget",
@@ -225,7 +225,7 @@ export function inboxStatements(schema: string) {
          select dead.consumer, left_behind.id, max(dead.alone::integer) as crashes
            from dead, unnest(dead.event_ids) as left_behind (id)
           where (select true from ${inbox} as done
-                  where done.consumer = dead.consumer and done.event_id = left_behind.id) is null
+                  where done.consumer_name = dead.consumer and done.event_id = left_behind.id) is null
           group by dead.consumer, left_behind.id
        )
        insert into ${schema}.suspect (consumer, event_id, crashes)
@@ -250,11 +250,11 @@ export function onceStatement(schema: string, text: string, userParams: number):
   return defineStatement(
     "sagabox.inbox.once",
     `with fresh as (
-       insert into ${schema}.consumer_inbox (consumer, event_id, source_topic, event_type)
+       insert into ${schema}.consumer_inbox (consumer_name, event_id, source_topic, event_type)
        select ${own(1)}, ${own(2)}, ${own(3)}, ${own(4)}
         where coalesce(${own(5)}::timestamptz > clock_timestamp(), true)
        on conflict do nothing
-       returning consumer, event_id
+       returning consumer_name, event_id
      ), effect as (
        ${text}
      )
@@ -267,7 +267,7 @@ export function claimedStatement(text: string, userParams: number): Statement {
   return defineStatement(
     "sagabox.inbox.claimed",
     `with fresh as (
-       select $${userParams + 1}::text as consumer, $${userParams + 2}::text as event_id
+       select $${userParams + 1}::text as consumer_name, $${userParams + 2}::text as event_id
      ), effect as (
        ${text}
      )

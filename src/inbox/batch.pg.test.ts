@@ -289,7 +289,9 @@ test("a batch is finished by its own rows, not by all of its consumer's, whateve
   for (const [name, { text }] of Object.entries({ finishAll, finishWithResults, recall, recallAll })) {
     await client.query(`prepare ${name} as ${text}`);
     const { rows } = await client.query(`explain execute ${name} (${given[name as keyof typeof given]})`);
-    expect(JSON.stringify(rows)).toMatch(/Index Cond: \(\(consumer_name = \$1\) AND \(event_id = given\.id\)/);
+    expect(JSON.stringify(rows)).toMatch(
+      /Index Cond: \(\(consumer_name = \$1\) AND \(event_id = given\.id\)/,
+    );
   }
   client.release(true);
 });

@@ -21,6 +21,8 @@ export interface Io {
 export interface Terminal {
   /** True if standard output is a terminal, so the screen may be cleared and redrawn. */
   readonly out: boolean;
+  /** The width of standard output in characters. Absent if standard output is not a terminal. */
+  readonly columns?: number | undefined;
   /** Overwrites the last line of standard error; null erases it. Absent if standard error is not a terminal. */
   readonly draw?: (line: string | null) => void;
   /** Asks a question and resolves with the answer, or with undefined after Ctrl-C or Ctrl-D. Absent without a keyboard. */

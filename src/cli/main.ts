@@ -1,6 +1,5 @@
 #!/usr/bin/env node
 import type { Io } from "./command.ts";
-import { fitTables } from "./fit-tables.ts";
 import { safeLines } from "./print.ts";
 import { runCli } from "./run-cli.ts";
 import { createTerminal } from "./terminal.ts";
@@ -9,15 +8,11 @@ import { createTerminal } from "./terminal.ts";
 process.stdout.on("error", () => process.exit(0));
 process.stderr.on("error", () => undefined);
 
-// Tables are fitted to the terminal only; a pipe gets them in full.
-const onScreen = (text: string): string =>
-  process.stdout.isTTY && process.stdout.columns > 0 ? fitTables(text, process.stdout.columns) : text;
-
 const io: Io = {
   env: process.env,
   cwd: process.cwd(),
   signals: process,
-  out: (text) => void process.stdout.write(`${onScreen(text)}\n`),
+  out: (text) => void process.stdout.write(`${text}\n`),
   err: (text) => void process.stderr.write(`${safeLines(text)}\n`),
   setEnv: (name, value) => {
     process.env[name] = value;

@@ -26,6 +26,9 @@ export function createTerminal({ stdin, stdout, stderr }: Streams): Terminal {
     });
   return {
     out: stdout.isTTY,
+    get columns() {
+      return stdout.isTTY && stdout.columns > 0 ? stdout.columns : undefined;
+    },
     ...(stderr.isTTY ? { draw } : {}),
     ...(stdin.isTTY && stderr.isTTY ? { ask } : {}),
   };

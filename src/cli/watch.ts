@@ -10,7 +10,7 @@ export const watchOption: CommandOption = {
 };
 
 /** Escape sequence that clears the screen. */
-export const CLEAR = "\u001b[H\u001b[2J\u001b[3J";
+const CLEAR = "\u001b[H\u001b[2J\u001b[3J";
 
 /**
  * Prints the text that `look` returns: once, or with --watch repeatedly until Ctrl-C, on a cleared screen if standard

@@ -51,7 +51,13 @@ async function list(input: CommandInput, io: Io): Promise<number> {
     io.out(`No matching entries in the audit log.${people ? ` ${LEFT_OUT_NOTE}` : ""}`);
     return 0;
   }
-  io.out(table(["at", "who", "what", "target", "outcome", "change", "why"], lines.map(toRow)));
+  io.out(
+    table(
+      ["at", "who", "what", "target", "outcome", "change", "why"],
+      lines.map(toRow),
+      io.terminal?.columns,
+    ),
+  );
   const last = lines.at(-1);
   if (last !== undefined && lines.length === (filter.limit ?? 50)) {
     io.out(safeLines(`More: add --after ${last.cursor}`));

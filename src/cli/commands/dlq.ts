@@ -198,14 +198,14 @@ async function discardMany(input: CommandInput, io: Io): Promise<number> {
   const findGroups = () => withDeadLetters(input, io, (admin) => listDeadLetterGroups(admin, filter));
   if (isDryRun(input)) {
     const { open, groups } = await findGroups();
-    const text = `${groupsText(groups)}\n\n${open} dead letters would be closed permanently. Dry run: nothing was discarded.`;
+    const text = `${groupsText(groups, io.terminal?.columns)}\n\n${open} dead letters would be closed permanently. Dry run: nothing was discarded.`;
     io.out(input.values["json"] === true ? jsonText({ dryRun: true, letters: open, groups }) : text);
     return DONE;
   }
   const by = readDecision(input, io);
   if (input.values["yes"] !== true) {
     const { open, groups } = await findGroups();
-    io.err(groupsText(groups));
+    io.err(groupsText(groups, io.terminal?.columns));
     const what = `${open} dead letters are closed permanently, and their messages are never handled.`;
     if (!(await confirmAction(input, io, { what, matters: open > 0 }))) return STOPPED;
   }
@@ -219,9 +219,9 @@ async function discardMany(input: CommandInput, io: Io): Promise<number> {
   return result.finished ? DONE : STOPPED;
 }
 
-function groupsText(groups: DeadLetterGroups["groups"]): string {
+function groupsText(groups: DeadLetterGroups["groups"], columns: number | undefined): string {
   const rows = groups.map((group) => [group.fingerprint, group.open, shorten(group.label, 90)]);
-  return table(["group", "open", "cause"], rows);
+  return table(["group", "open", "cause"], rows, columns);
 }
 
 function discardingText({ discarded, left }: DiscardResult): string {

@@ -46,7 +46,7 @@ Connects to DATABASE_URL and reads the keys from SAGABOX_KEY_RING_FILE or SAGABO
 };
 
 function printReport(report: ErasureReport, input: CommandInput, io: Io): number {
-  io.out(input.values["json"] === true ? jsonText(report) : reportText(report));
+  io.out(input.values["json"] === true ? jsonText(report) : reportText(report, io.terminal?.columns));
   return report.known ? DONE : FAILED;
 }
 
@@ -55,20 +55,15 @@ function confirmationText({ keysDestroyed, sagasParked }: ErasureReport): string
   return `${keysDestroyed} key(s) of the person are destroyed. That cannot be undone.${sagas}`;
 }
 
-function reportText({
-  outcome,
-  known,
-  keysDestroyed,
-  sagasParked,
-  scrubbed,
-  swept,
-  subject,
-  remains,
-}: ErasureReport): string {
+function reportText(
+  { outcome, known, keysDestroyed, sagasParked, scrubbed, swept, subject, remains }: ErasureReport,
+  columns: number | undefined,
+): string {
   const sagas = sagasParked.map(({ id, type, status }) => `  saga ${type} ${id} (${status})`);
   const left = table(
     ["Remains", "What", "Until"],
     remains.map(({ where, what, until }) => [where, what, until]),
+    columns,
   );
   const would = known
     ? `${keysDestroyed} key(s) would be destroyed.`

@@ -23,7 +23,11 @@ Connects to DATABASE_URL.`,
     const explanation = await withSchema(input, io, "viewer", (database, schema) =>
       explainMessage(database, schema, id),
     );
-    io.out(input.values["json"] === true ? jsonText(explanation) : explanationText(explanation));
+    io.out(
+      input.values["json"] === true
+        ? jsonText(explanation)
+        : explanationText(explanation, io.terminal?.columns),
+    );
     return 0;
   },
 };
@@ -34,7 +38,10 @@ function readId({ positionals: [id, ...rest] }: CommandInput): string {
   return id;
 }
 
-function explanationText({ message, standings, timeline, saga, isMasked }: Explanation): string {
+function explanationText(
+  { message, standings, timeline, saga, isMasked }: Explanation,
+  columns: number | undefined,
+): string {
   const sealed = [
     message.isSealed ? ["personal fields encrypted"] : [],
     message.isClaimChecked ? ["payload in a store"] : [],
@@ -62,6 +69,7 @@ function explanationText({ message, standings, timeline, saga, isMasked }: Expla
     table(
       ["at", "what happened"],
       timeline.map(({ at, what }) => [at, what]),
+      columns,
     ),
   ].join("\n");
 }

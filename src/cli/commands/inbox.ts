@@ -153,7 +153,7 @@ async function stats(input: CommandInput, io: Io): Promise<number> {
   if (consumers.length === 0) io.out("Nothing was handled yet.");
   else {
     const rows = consumers.map((one) => [one.consumer, one.total, one.oldest, one.lastHour, one.lastDay]);
-    io.out(table(["consumer", "total", "oldest", "last hour", "last day"], rows));
+    io.out(table(["consumer", "total", "oldest", "last hour", "last day"], rows, io.terminal?.columns));
   }
   io.out("Duplicates leave no row: they are counted by the metric consumer_inbox_duplicates_total only.");
   return DONE;
@@ -173,7 +173,7 @@ async function list(input: CommandInput, io: Io): Promise<number> {
     return { handled: found, names: found.length > 0 ? [] : await listConsumerNames(database, schema) };
   });
   if (input.values["json"] === true) io.out(jsonText({ handled }));
-  else if (handled.length > 0) io.out(handledTable(handled));
+  else if (handled.length > 0) io.out(handledTable(handled, io.terminal?.columns));
   else io.out(safeLines(`Nothing was handled in that time.${unknownText(filter.consumer, names)}`));
   return DONE;
 }
@@ -191,12 +191,12 @@ async function show(input: CommandInput, io: Io): Promise<number> {
     listHandlersFor(database, schema, id),
   );
   if (input.values["json"] === true) io.out(jsonText({ messageId: id, handled }));
-  else if (handled.length > 0) io.out(handledTable(handled));
+  else if (handled.length > 0) io.out(handledTable(handled, io.terminal?.columns));
   else io.out(safeLines(`No consumer of this database has handled ${id}. See: sagabox explain ${id}`));
   return handled.length > 0 ? DONE : FAILED;
 }
 
-function handledTable(handled: readonly HandledMessage[]): string {
+function handledTable(handled: readonly HandledMessage[], columns: number | undefined): string {
   const rows = handled.map((one) => [
     one.handledAt,
     one.consumer,
@@ -206,7 +206,7 @@ function handledTable(handled: readonly HandledMessage[]): string {
     one.durationMs,
     effectText(one),
   ]);
-  return table(["handled at", "consumer", "message", "type", "topic", "ms", "effect"], rows);
+  return table(["handled at", "consumer", "message", "type", "topic", "ms", "effect"], rows, columns);
 }
 
 function effectText({ hasEffect, effectOf, undoneBy }: HandledMessage): string {

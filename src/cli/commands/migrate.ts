@@ -79,7 +79,7 @@ async function status(input: CommandInput, io: Io): Promise<number> {
     ...applied.map((row) => [row.version, row.name, row.breaking, row.appliedAt]),
     ...pending.map((row) => [row.version, row.name, row.breaking, "pending"]),
   ];
-  io.out(table(["version", "name", "breaking", "applied at"], rows));
+  io.out(table(["version", "name", "breaking", "applied at"], rows, io.terminal?.columns));
   io.out(
     pending.length === 0
       ? `\nSchema "${schema}" is up to date.`

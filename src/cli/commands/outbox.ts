@@ -152,13 +152,20 @@ function list(input: CommandInput, io: Io): Promise<number> {
   return withSchema(input, io, "viewer", (database, schema) =>
     printOrWatch(input, io, async () => {
       const messages = await listOutbox(database, schema, filter);
-      const text = input.values["json"] === true ? jsonText({ messages }) : listText(messages, filter);
+      const text =
+        input.values["json"] === true
+          ? jsonText({ messages })
+          : listText(messages, filter, io.terminal?.columns);
       return { text, code: DONE };
     }),
   );
 }
 
-function listText(messages: readonly WaitingMessage[], { limit = 50 }: OutboxFilter): string {
+function listText(
+  messages: readonly WaitingMessage[],
+  { limit = 50 }: OutboxFilter,
+  columns: number | undefined,
+): string {
   if (messages.length === 0) return "Nothing waits that fits.";
   const rows = messages.map((one) => [
     one.messageId,
@@ -184,7 +191,7 @@ function listText(messages: readonly WaitingMessage[], { limit = 50 }: OutboxFil
   ];
   const last = messages.at(-1)?.seq ?? null;
   const more = messages.length === limit && last !== null ? ["", `More: add --after ${last}`] : [];
-  return [table(headings, rows), ...more].join("\n");
+  return [table(headings, rows, columns), ...more].join("\n");
 }
 
 async function show(input: CommandInput, io: Io): Promise<number> {
@@ -239,7 +246,7 @@ function stats(input: CommandInput, io: Io): Promise<number> {
         "most tries",
         "oldest due",
       ];
-      const text = rows.length === 0 ? "Nothing waits." : table(headings, rows);
+      const text = rows.length === 0 ? "Nothing waits." : table(headings, rows, io.terminal?.columns);
       return { text: counted.exact ? text : `${text}\nThere is more: only a part was counted.`, code: DONE };
     }),
   );

@@ -316,7 +316,7 @@ async function check(input: CommandInput, io: Io): Promise<number> {
   else {
     const { checked, same, diverges, stuck, skipped, strangers, definitions, findings } = report;
     for (const line of definitions.flatMap(comparisonLines)) io.out(safeLines(line));
-    if (findings.length > 0) io.out(findingTable(findings));
+    if (findings.length > 0) io.out(findingTable(findings, io.terminal?.columns));
     io.out(`${checked} checked: ${same} same, ${diverges} diverge, ${stuck} stuck.`);
     if (skipped > 0) io.out(`${skipped} skipped: they have ended, and their version is not registered.`);
     for (const { type, open } of strangers) {
@@ -346,7 +346,7 @@ function comparisonLines(comparison: DefinitionComparison): readonly string[] {
   return [...changed, ...differences.map((difference) => `  ${difference}`), ...refused];
 }
 
-function findingTable(findings: readonly CheckFinding[]): string {
+function findingTable(findings: readonly CheckFinding[], columns: number | undefined): string {
   return table(
     ["id", "type", "version", "key", "status", "verdict", "from nr", "step", "why"],
     findings.map((one) => [
@@ -360,6 +360,7 @@ function findingTable(findings: readonly CheckFinding[]): string {
       one.step,
       one.why,
     ]),
+    columns,
   );
 }
 

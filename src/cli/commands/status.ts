@@ -35,7 +35,7 @@ Connects to DATABASE_URL.`,
     return withSchema(input, io, "viewer", (database, schema) =>
       printOrWatch(input, io, async () => {
         const seen = await readOverview(database, schema);
-        const text = input.values["json"] === true ? jsonText(seen) : statusText(seen);
+        const text = input.values["json"] === true ? jsonText(seen) : statusText(seen, io.terminal?.columns);
         return { text, code: input.values["check"] === true && !seen.healthy ? FOUND : DONE };
       }),
     );
@@ -43,13 +43,13 @@ Connects to DATABASE_URL.`,
 };
 
 /** The whole on one screen, what is wrong first. */
-function statusText(seen: Overview): string {
+function statusText(seen: Overview, columns: number | undefined): string {
   return [
     ...verdictLines(seen),
     "",
     ...factLines(seen).map(([name, text]) => `${name.padEnd(12)}  ${printable(text)}`),
-    ...consumerTable(seen),
-    ...workerTable(seen),
+    ...consumerTable(seen, columns),
+    ...workerTable(seen, columns),
   ].join("\n");
 }
 
@@ -75,7 +75,7 @@ function factLines({ at, schema, outbox, deadLetters, lanes, sagas }: Overview):
   ];
 }
 
-function consumerTable({ consumers }: Overview): string[] {
+function consumerTable({ consumers }: Overview, columns: number | undefined): string[] {
   if (consumers.length === 0) return [];
   const rows = consumers.map((one) => [
     one.name,
@@ -85,10 +85,10 @@ function consumerTable({ consumers }: Overview): string[] {
     one.oldestDueSeconds === null ? null : ageText(one.oldestDueSeconds),
     one.ownedLanes,
   ]);
-  return ["", table(["consumer", "topics", "waiting", "failed", "oldest due", "lanes owned"], rows)];
+  return ["", table(["consumer", "topics", "waiting", "failed", "oldest due", "lanes owned"], rows, columns)];
 }
 
-function workerTable({ workers }: Overview): string[] {
+function workerTable({ workers }: Overview, columns: number | undefined): string[] {
   if (workers.length === 0) return ["", "No worker is known."];
   const rows = workers.map(({ worker, live, since, goneSeconds, relayLanes }) => [
     worker,
@@ -96,5 +96,5 @@ function workerTable({ workers }: Overview): string[] {
     relayLanes,
     since,
   ]);
-  return ["", table(["worker", "state", "relay lanes", "since"], rows)];
+  return ["", table(["worker", "state", "relay lanes", "since"], rows, columns)];
 }

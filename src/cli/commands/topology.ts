@@ -26,7 +26,7 @@ Example:
       throw new UsageError(`"sagabox topology" takes no argument, but got ${input.positionals.join(" ")}.`);
     }
     const seen = await loadTopology(app, io);
-    io.out(input.values["json"] === true ? jsonText(seen) : topologyText(seen));
+    io.out(input.values["json"] === true ? jsonText(seen) : topologyText(seen, io.terminal?.columns));
     return DONE;
   },
 };
@@ -42,14 +42,19 @@ async function loadTopology(app: string, io: Io): Promise<BusTopology> {
   }
 }
 
-function topologyText({ service, transport, groups, objects, permissions }: BusTopology): string {
+function topologyText(
+  { service, transport, groups, objects, permissions }: BusTopology,
+  columns: number | undefined,
+): string {
   const consumed = groups.flatMap(({ group, ordered, topics }) =>
     topics.map(({ topic, kind }) => [group, topic, kind, ordered ? "by key" : "none"]),
   );
   return [
     safeLines(`Service ${service} over ${transport}`),
     "",
-    consumed.length === 0 ? "It consumes nothing." : table(["consumer", "topic", "kind", "order"], consumed),
+    consumed.length === 0
+      ? "It consumes nothing."
+      : table(["consumer", "topic", "kind", "order"], consumed, columns),
     ...(objects.length === 0
       ? []
       : [
@@ -57,6 +62,7 @@ function topologyText({ service, transport, groups, objects, permissions }: BusT
           table(
             ["at the broker", "name", "detail"],
             objects.map(({ kind, name, detail }) => [kind, name, detail]),
+            columns,
           ),
         ]),
     ...(permissions.length === 0

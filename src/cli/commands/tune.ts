@@ -71,7 +71,7 @@ Connects to DATABASE_URL; the user must be allowed to create schemas.`,
         }),
       );
       progress.end();
-      io.out(input.values["json"] === true ? jsonText(report) : reportText(report));
+      io.out(input.values["json"] === true ? jsonText(report) : reportText(report, io.terminal?.columns));
       return report.finished ? DONE : STOPPED;
     } finally {
       progress.end();
@@ -96,7 +96,10 @@ function settingText(measured: Measurement | Handling): string {
   return `batches of ${batchSize}, ${concurrency} at a time: ${Math.round(drain.perSecond)}/s`;
 }
 
-function reportText({ measurements, handling, proposals, schema, finished }: TuneReport): string {
+function reportText(
+  { measurements, handling, proposals, schema, finished }: TuneReport,
+  columns: number | undefined,
+): string {
   const msText = (value: number): string => value.toFixed(1);
   const rows = measurements.map(({ batchSize, concurrency, write, drain }) => [
     batchSize,
@@ -116,13 +119,14 @@ function reportText({ measurements, handling, proposals, schema, finished }: Tun
     msText(p95Ms),
   ]);
   return [
-    table(headings, rows),
+    table(headings, rows, columns),
     "",
-    table(["handlers at a time", "handled/s", "p50 ms", "p95 ms"], handled),
+    table(["handlers at a time", "handled/s", "p50 ms", "p95 ms"], handled, columns),
     "",
     table(
       ["proposed", "value", "why"],
       proposals.map(({ setting, value, why }) => [setting, value, why]),
+      columns,
     ),
     "",
     `${finished ? "" : "Stopped before the end. "}The scratch schema ${schema} is dropped.`,

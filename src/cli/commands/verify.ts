@@ -52,7 +52,10 @@ Connects to DATABASE_URL.`,
           ...(signal === undefined ? {} : { signal }),
           progress: (done, total) => progress.update(done, total),
         }).finally(() => progress.end());
-        const text = input.values["json"] === true ? jsonText(report) : reportText(report, input);
+        const text =
+          input.values["json"] === true
+            ? jsonText(report)
+            : reportText(report, { lanes: input.values["lanes"] === true, columns: io.terminal?.columns });
         return { text, code: verdictCodes[report.verdict] };
       };
       if (textValue(input, "watch") !== undefined) return printOrWatch(input, io, look);
@@ -97,7 +100,10 @@ function verdictText({ verdict, total, findings, from, rows }: ConservationRepor
   return texts[verdict];
 }
 
-function reportText(report: ConservationReport, input: CommandInput): string {
+function reportText(
+  report: ConservationReport,
+  { lanes: showsLanes, columns }: { readonly lanes: boolean; readonly columns: number | undefined },
+): string {
   const { total, lanes, consumerLetters, findings, skipped, finished, durationMs } = report;
   const sums = Object.entries(total).map(([name, count]) => [name, count] as const);
   const lines = [
@@ -110,10 +116,10 @@ function reportText(report: ConservationReport, input: CommandInput): string {
             "Look again when there is less to do.",
         ]),
     "",
-    table(["messages, by how sending went", "count"], sums),
+    table(["messages, by how sending went", "count"], sums, columns),
     "",
     `Dead letters of consumers: ${consumerLetters.open} open, ${consumerLetters.discarded} discarded. Their messages were sent, and count as that above.`,
-    ...(input.values["lanes"] === true ? ["", laneTable(lanes)] : []),
+    ...(showsLanes ? ["", laneTable(lanes, columns)] : []),
     ...findings.flatMap(({ kind, lane, count, ids, means, whatToDo }) => [
       "",
       safeLines(
@@ -127,11 +133,12 @@ function reportText(report: ConservationReport, input: CommandInput): string {
   return lines.join("\n");
 }
 
-function laneTable(lanes: ConservationReport["lanes"]): string {
+function laneTable(lanes: ConservationReport["lanes"], columns: number | undefined): string {
   const [first] = lanes;
   if (first === undefined) return "No lane has messages.";
   return table(
     Object.keys(first),
     lanes.map((lane) => Object.values(lane)),
+    columns,
   );
 }

@@ -15,22 +15,25 @@ import { printOrWatch } from "../watch.ts";
 import { cutToSecond, isFiltered, readFilter, shorten, withDeadLetters } from "./input.ts";
 
 export function groups(input: CommandInput, io: Io): Promise<number> {
-  return withDeadLetters(input, io, (admin) => printOrWatch(input, io, () => readGroups(admin, input)));
+  return withDeadLetters(input, io, (admin) =>
+    printOrWatch(input, io, () => readGroups(admin, input, io.terminal?.columns)),
+  );
 }
 
 async function readGroups(
   admin: DeadLetterAdmin,
   input: CommandInput,
+  columns: number | undefined,
 ): Promise<{ text: string; code: number }> {
   const found = await listDeadLetterGroups(admin, {
     ...readFilter(input),
     ...dropUndefined({ limit: numberValue(input, "limit") }),
   });
-  const text = input.values["json"] === true ? jsonText(found) : groupsText(found);
+  const text = input.values["json"] === true ? jsonText(found) : groupsText(found, columns);
   return { text, code: input.values["check"] === true && found.open > 0 ? FOUND : DONE };
 }
 
-function groupsText({ open, count, groups: all }: DeadLetterGroups): string {
+function groupsText({ open, count, groups: all }: DeadLetterGroups, columns: number | undefined): string {
   if (open === 0) return "No open dead letters.";
   const rows = all.map((group) => [
     group.fingerprint,
@@ -48,7 +51,7 @@ function groupsText({ open, count, groups: all }: DeadLetterGroups): string {
   const headings = ["group", "open", "consumer", "type", "died", "error", "first", "last", "sample"];
   const [largest] = all;
   return [
-    table([...headings, "replayed", "discarded"], rows),
+    table([...headings, "replayed", "discarded"], rows, columns),
     "",
     `${open} open dead ${open === 1 ? "letter" : "letters"} in ${count} ${count === 1 ? "group" : "groups"}.` +
       (count > all.length ? ` ${all.length} are shown; --limit shows more.` : ""),
@@ -73,13 +76,19 @@ export function list(input: CommandInput, io: Io): Promise<number> {
       const letters = await findDeadLetters(admin, filter);
       const found = values["check"] === true && letters.some(({ closedAs }) => closedAs === null);
       const text =
-        values["json"] === true ? jsonText({ letters }) : deadLettersText(letters, filter.limit ?? 50);
+        values["json"] === true
+          ? jsonText({ letters })
+          : deadLettersText(letters, filter.limit ?? 50, io.terminal?.columns);
       return { text, code: found ? FOUND : DONE };
     }),
   );
 }
 
-function deadLettersText(letters: Awaited<ReturnType<typeof findDeadLetters>>, limit: number): string {
+function deadLettersText(
+  letters: Awaited<ReturnType<typeof findDeadLetters>>,
+  limit: number,
+  columns: number | undefined,
+): string {
   if (letters.length === 0) return "No matching dead letters.";
   const rows = letters.map((letter) => [
     letter.id,
@@ -96,7 +105,7 @@ function deadLettersText(letters: Awaited<ReturnType<typeof findDeadLetters>>, l
   ]);
   const headings = ["id", "group", "consumer", "type", "message", "key", "died", "attempts", "error", "at"];
   const more = letters.length < limit ? [] : ["", `More: add --after ${letters.at(-1)?.id ?? ""}`];
-  return [table([...headings, "closed"], rows), ...more].join("\n");
+  return [table([...headings, "closed"], rows, columns), ...more].join("\n");
 }
 
 export async function show(input: CommandInput, io: Io): Promise<number> {

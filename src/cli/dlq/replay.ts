@@ -53,14 +53,14 @@ export async function replayMany(input: CommandInput, io: Io): Promise<number> {
   const planAll = () => withDeadLetters(input, io, (admin) => planReplay(admin, filter, pace));
   if (isDryRun(input)) {
     const plan = await planAll();
-    const text = `${planText(plan)}\nDry run: nothing was replayed.`;
+    const text = `${planText(plan, io.terminal?.columns)}\nDry run: nothing was replayed.`;
     io.out(input.values["json"] === true ? jsonText({ dryRun: true, ...plan }) : text);
     return DONE;
   }
   const by = readDecision(input, io);
   if (input.values["yes"] !== true) {
     const plan = await planAll();
-    io.err(planText(plan));
+    io.err(planText(plan, io.terminal?.columns));
     const what = `${plan.letters} dead letters are sent back to where they failed.`;
     if (!(await confirmAction(input, io, { what, matters: plan.letters > 0 }))) return STOPPED;
   }
@@ -77,11 +77,11 @@ export async function replayMany(input: CommandInput, io: Io): Promise<number> {
       }),
     ),
   ).finally(() => progress.end());
-  io.out(input.values["json"] === true ? jsonText(report) : reportText(report));
+  io.out(input.values["json"] === true ? jsonText(report) : reportText(report, io.terminal?.columns));
   return report.verdict === "done" ? DONE : STOPPED;
 }
 
-function planText({ letters, groups, stages }: ReplayPlan): string {
+function planText({ letters, groups, stages }: ReplayPlan, columns: number | undefined): string {
   if (letters === 0) return "No matching open dead letters.";
   const rows = groups.map((group) => [
     group.fingerprint,
@@ -96,7 +96,7 @@ function planText({ letters, groups, stages }: ReplayPlan): string {
     notRunning === null ? [] : [safeLines(`Not replayed: ${fingerprint}, ${notRunning}.`)],
   );
   return [
-    table(["group", "open", "consumer", "running", "cause"], rows),
+    table(["group", "open", "consumer", "running", "cause"], rows, columns),
     "",
     ...idle,
     `${canary?.letters ?? 1} of each group go first; when they are handled, the rate is ${paces} per second. If a group fails`,
@@ -104,7 +104,10 @@ function planText({ letters, groups, stages }: ReplayPlan): string {
   ].join("\n");
 }
 
-function reportText({ groups, replayed, handled, diedAgain, waiting, left, tookMs }: ReplayReport): string {
+function reportText(
+  { groups, replayed, handled, diedAgain, waiting, left, tookMs }: ReplayReport,
+  columns: number | undefined,
+): string {
   if (groups.length === 0) return "No matching open dead letters.";
   const rows = groups.map((group) => [
     group.fingerprint,
@@ -134,7 +137,7 @@ function reportText({ groups, replayed, handled, diedAgain, waiting, left, tookM
   );
   const seconds = (tookMs / 1_000).toFixed(1);
   return [
-    table([...headings, "cause"], rows),
+    table([...headings, "cause"], rows, columns),
     "",
     ...why,
     `${replayed} replayed in ${seconds} s: ${handled} handled, ${diedAgain} died again, ${waiting} waiting; ${left} left.`,

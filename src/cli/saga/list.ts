@@ -65,7 +65,13 @@ export async function list(input: CommandInput, io: Io): Promise<number> {
     saga.updatedAt,
     shorten(saga.lastError),
   ]);
-  io.out(table(["id", "type", "version", "key", "status", "waits for", "changed at", "last error"], rows));
+  io.out(
+    table(
+      ["id", "type", "version", "key", "status", "waits for", "changed at", "last error"],
+      rows,
+      io.terminal?.columns,
+    ),
+  );
   return 0;
 }
 
@@ -73,7 +79,7 @@ export async function show(input: CommandInput, io: Io): Promise<number> {
   rejectOtherOptions(input, []);
   const id = readId(input);
   const { state: _, ...saga } = await withSagas(input, io, (admin) => showSaga(admin, id));
-  io.out(input.values["json"] === true ? jsonText(saga) : sagaText(saga));
+  io.out(input.values["json"] === true ? jsonText(saga) : sagaText(saga, io.terminal?.columns));
   return 0;
 }
 
@@ -96,7 +102,7 @@ export async function history(input: CommandInput, io: Io): Promise<number> {
     line.cause,
     shorten(line.reason === null ? line.actor : `${line.actor ?? "?"}: ${line.reason}`),
   ]);
-  io.out(table(["at", "nr", "event", "step", "change", "note", "cause", "by"], rows));
+  io.out(table(["at", "nr", "event", "step", "change", "note", "cause", "by"], rows, io.terminal?.columns));
   return 0;
 }
 
@@ -127,7 +133,7 @@ function shorten(text: string | null): string | null {
 }
 
 /** One instance for people. Everything in it that others chose is made harmless. */
-export function sagaText(saga: Omit<SagaDetail, "state">): string {
+export function sagaText(saga: Omit<SagaDetail, "state">, columns?: number): string {
   const facts: readonly (readonly [string, string | null])[] = [
     ["saga", `${saga.type} version ${saga.definitionVersion}`],
     ["key", saga.correlationId],
@@ -155,13 +161,13 @@ export function sagaText(saga: Omit<SagaDetail, "state">): string {
     `${printable(saga.id)}\n`,
     ...lines,
     "",
-    stepTable(saga.steps),
+    stepTable(saga.steps, columns),
     ...incidentLines(saga),
-    ...childLines(saga),
+    ...childLines(saga, columns),
   ].join("\n");
 }
 
-function stepTable(steps: readonly StepDetail[]): string {
+function stepTable(steps: readonly StepDetail[], columns: number | undefined): string {
   const rows = steps.flatMap((step) => {
     const own = [
       step.step,
@@ -178,7 +184,7 @@ function stepTable(steps: readonly StepDetail[]): string {
       ["  undo", undo.status, undo.startedAt, tookText(undo.durationMs), undo.attempts, undo.error],
     ];
   });
-  return table(["step", "status", "started at", "took", "attempts", "error"], rows);
+  return table(["step", "status", "started at", "took", "attempts", "error"], rows, columns);
 }
 
 function tookText(ms: number | null): string | null {
@@ -209,8 +215,8 @@ function incidentLines({ id, incident: open, steps }: Omit<SagaDetail, "state">)
   ].map(printable);
 }
 
-function childLines({ children: all }: Omit<SagaDetail, "state">): string[] {
+function childLines({ children: all }: Omit<SagaDetail, "state">, columns: number | undefined): string[] {
   if (all.length === 0) return [];
   const rows = all.map(({ id, type, status, parent }) => [id, type, status, parent?.step ?? null]);
-  return ["", table(["child", "type", "status", "step"], rows)];
+  return ["", table(["child", "type", "status", "step"], rows, columns)];
 }

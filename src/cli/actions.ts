@@ -5,41 +5,51 @@ import { UsageError, type CommandInput, type Io } from "./command.ts";
 export interface Action {
   /** Names of the options it accepts, in addition to --schema, --json and --help. */
   readonly reads: readonly string[];
-  /** Describes its one required argument for error texts. Absent: the action takes no argument. */
+  /** Describes its one argument for error texts. Absent: the action takes no argument. */
   readonly argument?: string;
-  run(input: CommandInput, io: Io): Promise<number>;
+  /** True if the argument may be left out. Default false. */
+  readonly isOptional?: boolean;
+  /** `argument` is the argument after the action, or "" if there is none. */
+  run(input: CommandInput, io: Io, argument: string): Promise<number>;
 }
 
-/** Runs the action named by the first argument. Throws a `UsageError` for an unknown action, a stray argument or an option that the action does not accept. */
-export function runAction(
-  command: string,
-  actions: Readonly<Record<string, Action>>,
-  input: CommandInput,
-  io: Io,
-): Promise<number> {
-  const [name = "", argument, ...rest] = input.positionals;
+export type Actions = Readonly<Record<string, Action>>;
+
+/**
+ * Runs the action named by the first argument. Throws a `UsageError` for an unknown action, a missing or stray
+ * argument, and an option that the action does not accept.
+ */
+export function runAction(command: string, actions: Actions, input: CommandInput, io: Io): Promise<number> {
+  const [name = "", argument = ""] = input.positionals;
   const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
-  if (action === undefined) throw new UsageError(actionProblem(command, name, Object.keys(actions)));
-  const stray = action.argument === undefined ? input.positionals.slice(1) : rest;
-  if (stray.length > 0) {
-    throw new UsageError(
-      `"sagabox ${command} ${name}" takes no further argument, but got ${stray.join(" ")}.`,
-    );
-  }
-  if (action.argument !== undefined && (argument ?? "") === "") {
-    throw new UsageError(`"sagabox ${command} ${name}" needs ${action.argument}.`);
-  }
-  const known = [...action.reads, "schema", "json", "help"];
-  const unread = Object.keys(input.values).filter((option) => !known.includes(option));
-  if (unread.length > 0) {
-    const list = unread.map((option) => `--${option}`).join(", ");
-    throw new UsageError(`"sagabox ${command} ${name}" does not accept ${list}.`);
-  }
-  return action.run(input, io);
+  if (action === undefined) throw new UsageError(describeUnknown(command, name, Object.keys(actions)));
+  checkArguments(`sagabox ${command} ${name}`, action, input.positionals.slice(1));
+  checkOptions(`sagabox ${command} ${name}`, action, input);
+  return action.run(input, io, argument);
 }
 
-function actionProblem(command: string, action: string, known: readonly string[]): string {
-  if (action === "") return `"sagabox ${command}" needs one of ${known.join(", ")}.`;
+function checkArguments(called: string, { argument, isOptional }: Action, given: readonly string[]): void {
+  const stray = argument === undefined ? given : given.slice(1);
+  if (stray.length > 0) {
+    throw new UsageError(`"${called}" takes no further argument, but got ${stray.join(" ")}.`);
+  }
+  if (argument !== undefined && isOptional !== true && (given[0] ?? "") === "") {
+    throw new UsageError(`"${called}" needs ${argument}.`);
+  }
+}
+
+function checkOptions(called: string, { reads }: Action, { values }: CommandInput): void {
+  const known = [...reads, "schema", "json", "help"];
+  const unread = Object.keys(values).filter((option) => !known.includes(option));
+  if (unread.length === 0) return;
+  const list = unread.map((option) => `--${option}`).join(", ");
+  throw new UsageError(`"${called}" does not accept ${list}.`);
+}
+
+function describeUnknown(command: string, action: string, known: readonly string[]): string {
+  if (action === "") {
+    return `"sagabox ${command}" needs ${known.length === 1 ? "" : "one of "}${known.join(", ")}.`;
+  }
   const suggestion = findNearest(action, known);
   const hint = suggestion === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
   return `"sagabox ${command}" has no action "${action}". ${hint}`;

@@ -103,7 +103,7 @@ test.each([
   [["audit"], "needs one of list, verify, seal"],
   [["audit", "verfy"], "Did you mean verify?"],
   [["audit", "seal", "--anchor", "x"], "does not accept --anchor"],
-  [["audit", "list", "extra"], "takes no argument"],
+  [["audit", "list", "extra"], "takes no further argument"],
   [["audit", "list", "--since", "yesterday"], "--since must be a time"],
   [["audit", "verify", "--anchor", "x"], "audit.verify: anchor"],
   [["audit", "list", "--outcome", "don"], 'Did you mean "done"?'],

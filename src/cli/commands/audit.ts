@@ -7,9 +7,8 @@ import {
   type VerifyProgress,
   type VerifyReport,
 } from "../../admin/index.ts";
-import { findNearest } from "../../options/index.ts";
-import { rejectOtherOptions } from "../audit/reject-other-options.ts";
-import { type Command, type CommandInput, type Io, textValue, UsageError } from "../command.ts";
+import { runAction, type Actions } from "../actions.ts";
+import { type Command, type CommandInput, type Io, textValue } from "../command.ts";
 import { DONE, FOUND } from "../exit-codes.ts";
 import { jsonText, safeLines, table } from "../print.ts";
 import { startProgress } from "../progress.ts";
@@ -23,7 +22,6 @@ const LIST_OPTIONS = "all log saga actor action target trace outcome since until
 const NARROWING_OPTIONS = ["all", "log", "saga", "action", "target", "trace"];
 
 async function list(input: CommandInput, io: Io): Promise<number> {
-  rejectOtherOptions(input, LIST_OPTIONS);
   // The admin function checks the values, and its error lists the allowed ones.
   const people = NARROWING_OPTIONS.every((name) => input.values[name] === undefined);
   const filter = dropUndefined({
@@ -102,9 +100,11 @@ function shorten(text: string | null): string | null {
   return text === null || text.length <= 80 ? text : `${text.slice(0, 79)}…`;
 }
 
-type Action = (input: CommandInput, io: Io) => Promise<number>;
-
-const actions: Readonly<Record<string, Action>> = { list, verify, seal };
+const actions: Actions = {
+  list: { reads: LIST_OPTIONS, run: list },
+  verify: { reads: ["anchor"], run: verify },
+  seal: { reads: [], run: seal },
+};
 
 export const audit: Command = {
   name: "audit",
@@ -166,27 +166,10 @@ Connects to DATABASE_URL.`,
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
     json: { type: "boolean", help: "Print JSON." },
   },
-  async run(input, io) {
-    const [action = "", ...rest] = input.positionals;
-    const chosen = Object.hasOwn(actions, action) ? actions[action] : undefined;
-    if (chosen === undefined) throw new UsageError(actionProblem(action));
-    if (rest.length > 0) {
-      throw new UsageError(`"sagabox audit ${action}" takes no argument, but got ${rest.join(" ")}.`);
-    }
-    return chosen(input, io);
-  },
+  run: (input, io) => runAction("audit", actions, input, io),
 };
 
-function actionProblem(action: string): string {
-  const known = Object.keys(actions);
-  if (action === "") return `"sagabox audit" needs one of ${known.join(", ")}.`;
-  const suggestion = findNearest(action, known);
-  const hint = suggestion === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
-  return `"sagabox audit" has no action "${action}". ${hint}`;
-}
-
 async function verify(input: CommandInput, io: Io): Promise<number> {
-  rejectOtherOptions(input, ["anchor"]);
   const progress = startProgress(io, "seals");
   const onProgress = ({ seals, totalSeals, rows }: VerifyProgress): void =>
     progress.update(seals, totalSeals, `${rows} rows`);
@@ -199,7 +182,6 @@ async function verify(input: CommandInput, io: Io): Promise<number> {
 }
 
 async function seal(input: CommandInput, io: Io): Promise<number> {
-  rejectOtherOptions(input, []);
   const result = await withSchema(input, io, "owner", sealAudit);
   if (input.values["json"] === true) io.out(jsonText(result));
   else {

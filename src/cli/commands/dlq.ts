@@ -14,7 +14,7 @@ import {
 } from "../../admin/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import type { AnyContract } from "../../message/index.ts";
-import { type Action, runAction } from "../actions.ts";
+import { type Actions, runAction } from "../actions.ts";
 import { actorOption, readActorAndReason, readDecision, reasonOption } from "../actor.ts";
 import { type Command, type CommandInput, type Io, textValue, UsageError } from "../command.ts";
 import { confirmAction, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
@@ -132,7 +132,7 @@ Connects to DATABASE_URL.`,
 };
 
 /** replay and discard take either an id or a filter, and accept different options for each. */
-function actionsFor({ positionals }: CommandInput): Readonly<Record<string, Action>> {
+function actionsFor({ positionals }: CommandInput): Actions {
   const one = positionals.length > 1;
   return {
     groups: { reads: looking, run: groups },
@@ -154,8 +154,7 @@ function actionsFor({ positionals }: CommandInput): Readonly<Record<string, Acti
 }
 
 /** `dlq bury <message-id>` */
-async function bury(input: CommandInput, io: Io): Promise<number> {
-  const id = input.positionals[1] ?? "";
+async function bury(input: CommandInput, io: Io, id: string): Promise<number> {
   const consumer = textValue(input, "consumer") ?? (input.values["outbox"] === true ? null : undefined);
   if (consumer !== undefined && consumer !== null && input.values["outbox"] === true) {
     throw new UsageError('"sagabox dlq bury" takes --consumer or --outbox, not both.');
@@ -175,8 +174,7 @@ async function bury(input: CommandInput, io: Io): Promise<number> {
 }
 
 /** `dlq discard <id>` */
-async function discardOne(input: CommandInput, io: Io): Promise<number> {
-  const id = input.positionals[1] ?? "";
+async function discardOne(input: CommandInput, io: Io, id: string): Promise<number> {
   const by = readActorAndReason(input, io);
   const what = `Dead letter ${id} is closed permanently, and its message is never handled.`;
   if (!(await confirmAction(input, io, { what }))) return STOPPED;
@@ -231,8 +229,7 @@ function discardingText({ discarded, left }: DiscardResult): string {
 }
 
 /** `dlq edit <id> --data-file <file>`: prints old and new data, and replays with the new data after confirmation. */
-async function edit(input: CommandInput, io: Io): Promise<number> {
-  const id = input.positionals[1] ?? "";
+async function edit(input: CommandInput, io: Io, id: string): Promise<number> {
   const app = textValue(input, "app");
   const options: EditOptions = {
     data: readDataFile(input, io),

@@ -11,7 +11,7 @@ import {
   retireConsumer,
   type RetirePlan,
 } from "../../admin/index.ts";
-import { type Action, runAction } from "../actions.ts";
+import { type Actions, runAction } from "../actions.ts";
 import { actorOption, readActor, readDecision, reasonOption } from "../actor.ts";
 import { type Command, type CommandInput, type Io, textValue } from "../command.ts";
 import { confirmAction, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
@@ -26,8 +26,7 @@ import { withSchema } from "../settings.ts";
 const KEPT_NOTE = "What it has handled stays known, and its dead letters stay.";
 
 /** `inbox retire <consumer>`: says what goes with it, and does it once that is confirmed. */
-async function retire(input: CommandInput, io: Io): Promise<number> {
-  const [, consumer = ""] = input.positionals;
+async function retire(input: CommandInput, io: Io, consumer: string): Promise<number> {
   const asJson = input.values["json"] === true;
   if (isDryRun(input)) {
     const plan = await withSchema(input, io, "viewer", (database, schema) =>
@@ -90,7 +89,7 @@ function cleanup(input: CommandInput, io: Io): Promise<number> {
   });
 }
 
-const actions: Readonly<Record<string, Action>> = {
+const actions: Actions = {
   stats: { reads: ["consumer"], run: stats },
   list: { reads: ["since", "consumer", "topic", "type", "limit"], run: list },
   show: { reads: [], argument: "the id of a message", run: show },
@@ -185,8 +184,7 @@ function unknownText(consumer: string | undefined, names: readonly string[]): st
   return ` No consumer is called ${consumer}; known are: ${known}${more}.`;
 }
 
-async function show(input: CommandInput, io: Io): Promise<number> {
-  const [, id = ""] = input.positionals;
+async function show(input: CommandInput, io: Io, id: string): Promise<number> {
   const handled = await withSchema(input, io, "viewer", (database, schema) =>
     listHandlersFor(database, schema, id),
   );

@@ -1,14 +1,16 @@
 import { migrateSchema } from "../../admin/index.ts";
 import { migrationSql, readMigrationStatus } from "../../storage/index.ts";
-import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
-import { findNearest } from "../../options/index.ts";
+import { runAction, type Actions } from "../actions.ts";
+import type { Command, CommandInput, Io } from "../command.ts";
 import { DONE, FOUND } from "../exit-codes.ts";
 import { jsonText, table } from "../print.ts";
 import { loadEnvironment, readSchemaName, withDatabase } from "../settings.ts";
 
-type Action = (input: CommandInput, io: Io) => Promise<number>;
-
-const actions: Readonly<Record<string, Action>> = { up, status, sql };
+const actions: Actions = {
+  up: { reads: [], run: up },
+  status: { reads: [], run: status },
+  sql: { reads: [], run: sql },
+};
 
 export const migrate: Command = {
   name: "migrate",
@@ -33,12 +35,7 @@ Connects to DATABASE_URL.`,
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
     json: { type: "boolean", help: "Print JSON." },
   },
-  async run(input, io) {
-    const [action = "", ...rest] = input.positionals;
-    const chosen = Object.hasOwn(actions, action) ? actions[action] : undefined;
-    if (chosen === undefined || rest.length > 0) throw new UsageError(actionProblem(action, rest));
-    return chosen(input, io);
-  },
+  run: (input, io) => runAction("migrate", actions, input, io),
 };
 
 async function up(input: CommandInput, io: Io): Promise<number> {
@@ -93,14 +90,4 @@ async function sql(input: CommandInput, io: Io): Promise<number> {
   const text = migrationSql(schema);
   io.out(input.values["json"] === true ? jsonText({ schema, sql: text }) : text.trimEnd());
   return DONE;
-}
-
-function actionProblem(action: string, rest: readonly string[]): string {
-  const known = Object.keys(actions);
-  if (action === "") return `"sagabox migrate" needs one of ${known.join(", ")}.`;
-  if (known.includes(action))
-    return `"sagabox migrate ${action}" takes no further argument, but got ${rest.join(" ")}.`;
-  const suggestion = findNearest(action, known);
-  const hint = suggestion === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
-  return `"sagabox migrate" has no action "${action}". ${hint}`;
 }

@@ -10,7 +10,7 @@ import {
   retryNow,
   type WaitingMessage,
 } from "../../admin/index.ts";
-import { type Action, runAction } from "../actions.ts";
+import { type Actions, runAction } from "../actions.ts";
 import { actorOption, readActor, readActorAndReason, reasonOption } from "../actor.ts";
 import { type Command, type CommandInput, type Io, textValue } from "../command.ts";
 import { confirmAction, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
@@ -23,7 +23,7 @@ import { dropUndefined, numberValue } from "../saga/input.ts";
 import { withSchema } from "../settings.ts";
 import { printOrWatch, watchOption } from "../watch.ts";
 
-const actions: Readonly<Record<string, Action>> = {
+const actions: Actions = {
   list: {
     reads: ["state", "topic", "type", "key", "older-than", "min-attempts", "limit", "after", "watch"],
     run: list,
@@ -88,8 +88,7 @@ Connects to DATABASE_URL.`,
   run: (input, io) => runAction("outbox", actions, input, io),
 };
 
-async function retry(input: CommandInput, io: Io): Promise<number> {
-  const [, id = ""] = input.positionals;
+async function retry(input: CommandInput, io: Io, id: string): Promise<number> {
   const by = readActorAndReason(input, io);
   const retried = await withSchema(input, io, "operator", (database, schema) =>
     retryNow(database, schema, id, by),
@@ -194,8 +193,7 @@ function listText(
   return [table(headings, rows, columns), ...more].join("\n");
 }
 
-async function show(input: CommandInput, io: Io): Promise<number> {
-  const [, id = ""] = input.positionals;
+async function show(input: CommandInput, io: Io, id: string): Promise<number> {
   const { message, outbox, sent, standings } = await withSchema(input, io, "viewer", (database, schema) =>
     explainMessage(database, schema, id),
   );

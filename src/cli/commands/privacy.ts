@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Erasure } from "../../admin/index.ts";
-import { findNearest } from "../../options/index.ts";
+import { runAction, type Action, type Actions } from "../actions.ts";
 import { type Command, type CommandInput, type Io, UsageError } from "../command.ts";
 import { DONE, FAILED, FOUND } from "../exit-codes.ts";
 import { jsonText, safeLines } from "../print.ts";
@@ -14,47 +14,92 @@ import {
   withPrivacy,
 } from "../privacy/with-privacy.ts";
 
-type Action = (
+type Work = (
   privacy: Privacy,
   input: CommandInput,
   io: Io,
-  given: string | undefined,
+  argument: string,
 ) => Promise<ActionOutput | undefined>;
 
-const actions: Readonly<Record<string, Action>> = {
-  status: async (opened) => {
-    const value = await opened.status();
-    return { value, text: privacyText(value) };
+const PERSON = ["subject-file", "reason", "actor", "app"];
+const OPTIONAL_SUBJECT = { argument: "the id of a data subject", isOptional: true } as const;
+
+const actions: Actions = {
+  status: {
+    reads: ["app"],
+    run: runWith(async (opened) => {
+      const value = await opened.status();
+      return { value, text: privacyText(value) };
+    }),
   },
-  export: async (opened, input, io, given) => {
-    const lines = opened.export(readSubject(input, io, given), readReason(input, io));
-    for await (const line of lines) io.out(JSON.stringify(line));
-    return undefined;
+  export: {
+    reads: PERSON,
+    ...OPTIONAL_SUBJECT,
+    run: runWith(async (opened, input, io, subject) => {
+      const lines = opened.export(readSubject(input, io, subject), readReason(input, io));
+      for await (const line of lines) io.out(JSON.stringify(line));
+      return undefined;
+    }),
   },
-  hold: async (opened, input, io, given) =>
-    holdOutput(await opened.hold(readSubject(input, io, given), readReason(input, io))),
-  release: async (opened, input, io, given) =>
-    releaseOutput(await opened.release(readSubject(input, io, given), readReason(input, io))),
-  rewrap: async (opened, input, io) =>
-    rewrapOutput(
-      await opened.rewrap({
-        ...readOptionalReason(input, io),
-        onProgress: ({ rewrapped, left }) => io.err(`${rewrapped} rewrapped, ${left} left`),
-      }),
+  hold: {
+    reads: PERSON,
+    ...OPTIONAL_SUBJECT,
+    run: runWith(async (opened, input, io, subject) =>
+      holdOutput(await opened.hold(readSubject(input, io, subject), readReason(input, io))),
     ),
-  erasures: async (opened, _, io) => {
-    for await (const line of opened.erasures()) io.out(JSON.stringify(line));
-    return undefined;
   },
-  reapply: async (opened, input, io, file) => {
-    const list = file === undefined ? undefined : readErasures(file, io);
-    return reapplyOutput(await opened.reapply(list, readOptionalReason(input, io)));
+  release: {
+    reads: PERSON,
+    ...OPTIONAL_SUBJECT,
+    run: runWith(async (opened, input, io, subject) =>
+      releaseOutput(await opened.release(readSubject(input, io, subject), readReason(input, io))),
+    ),
   },
-  "end-saga": async (opened, input, io, id) => {
-    if (id === undefined) throw new UsageError("Which saga? Give its id.");
-    return endSagaOutput(await opened.endSaga(id, readReason(input, io)));
+  rewrap: {
+    reads: ["reason", "actor", "app"],
+    run: runWith(async (opened, input, io) =>
+      rewrapOutput(
+        await opened.rewrap({
+          ...readOptionalReason(input, io),
+          onProgress: ({ rewrapped, left }) => io.err(`${rewrapped} rewrapped, ${left} left`),
+        }),
+      ),
+    ),
+  },
+  erasures: {
+    reads: ["app"],
+    run: runWith(async (opened, _, io) => {
+      for await (const line of opened.erasures()) io.out(JSON.stringify(line));
+      return undefined;
+    }),
+  },
+  reapply: {
+    reads: ["reason", "actor", "app"],
+    argument: "a file",
+    isOptional: true,
+    run: runWith(async (opened, input, io, file) => {
+      const list = file === "" ? undefined : readErasures(file, io);
+      return reapplyOutput(await opened.reapply(list, readOptionalReason(input, io)));
+    }),
+  },
+  "end-saga": {
+    reads: ["reason", "actor", "app"],
+    argument: "the id of a saga instance",
+    run: runWith(async (opened, input, io, id) =>
+      endSagaOutput(await opened.endSaga(id, readReason(input, io))),
+    ),
   },
 };
+
+/** Runs the work with the opened keys and prints its output. */
+function runWith(work: Work): Action["run"] {
+  return async (input, io, argument) => {
+    const output = await withPrivacy(input, io, (opened) => work(opened, input, io, argument));
+    if (output === undefined) return DONE;
+    io.out(input.values["json"] === true ? jsonText(output.value) : safeLines(output.text));
+    return output.code ?? DONE;
+  };
+}
 
 export const privacy: Command = {
   name: "privacy",
@@ -90,16 +135,7 @@ Examples:
 
 Connects to DATABASE_URL and reads the keys from SAGABOX_KEY_RING_FILE or SAGABOX_KEY_RING.`,
   options: privacyOptions,
-  async run(input, io) {
-    const [name = "", given, ...rest] = input.positionals;
-    const action = Object.hasOwn(actions, name) ? actions[name] : undefined;
-    if (action === undefined) throw new UsageError(actionProblem(name));
-    if (rest.length > 0) throw new UsageError(`"sagabox privacy ${name}" got too many arguments.`);
-    const said = await withPrivacy(input, io, (opened) => action(opened, input, io, given));
-    if (said === undefined) return DONE;
-    io.out(input.values["json"] === true ? jsonText(said.value) : safeLines(said.text));
-    return said.code ?? DONE;
-  },
+  run: (input, io) => runAction("privacy", actions, input, io),
 };
 
 function readErasures(file: string, { cwd }: Io): Erasure[] {
@@ -109,14 +145,6 @@ function readErasures(file: string, { cwd }: Io): Erasure[] {
   } catch {
     throw new UsageError(`${file} cannot be read as a list of erasures, one JSON object in a line.`);
   }
-}
-
-function actionProblem(action: string): string {
-  const known = Object.keys(actions);
-  if (action === "") return `"sagabox privacy" needs one of ${known.join(", ")}.`;
-  const suggestion = findNearest(action, known);
-  const hint = suggestion === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
-  return `"sagabox privacy" has no action "${action}". ${hint}`;
 }
 
 type Answer<Name extends "reapply" | "rewrap"> = Awaited<ReturnType<Privacy[Name]>>;

@@ -1,9 +1,15 @@
 import { roleNames, roles as table, rolesSql, type Extra } from "../../admin/index.ts";
-import { UsageError, textValue, type Command, type CommandInput } from "../command.ts";
+import { runAction, type Actions } from "../actions.ts";
+import { textValue, type Command, type CommandInput, type Io } from "../command.ts";
+import { DONE } from "../exit-codes.ts";
 import { jsonText } from "../print.ts";
 import { loadEnvironment, readSchemaName } from "../settings.ts";
 
 const DEFAULT_PREFIX = "sagabox_";
+
+const actions: Actions = {
+  sql: { reads: ["prefix", "with-optimistic-send", "with-overflow"], run: printSql },
+};
 
 export const roles: Command = {
   name: "roles",
@@ -11,7 +17,7 @@ export const roles: Command = {
   usage: [
     "roles sql [--schema <name>] [--prefix <text>] [--with-optimistic-send] [--with-overflow] [--json]",
   ],
-  actions: ["sql"],
+  actions: Object.keys(actions),
   details: `  sql  Print SQL that makes the roles below and grants them their rights. It changes nothing by itself; run it
        after every migration, as often as you like. Roles cannot log in: make your login roles members of them.
 
@@ -38,28 +44,21 @@ Example:
     },
     json: { type: "boolean", help: "Print JSON." },
   },
-  run(input, io) {
-    const [action = "", ...rest] = input.positionals;
-    if (action !== "sql" || rest.length > 0) throw new UsageError(actionProblem(action, rest));
-    const schema = readSchemaName(input, loadEnvironment(io));
-    const prefix = textValue(input, "prefix") ?? DEFAULT_PREFIX;
-    const sql = rolesSql({ schema, prefix, extras: readExtras(input) });
-    const names = roleNames.map((name) => `${prefix}${name}`);
-    io.out(input.values["json"] === true ? jsonText({ schema, roles: names, sql }) : sql.trimEnd());
-    return Promise.resolve(0);
-  },
+  run: (input, io) => runAction("roles", actions, input, io),
 };
+
+async function printSql(input: CommandInput, io: Io): Promise<number> {
+  const schema = readSchemaName(input, loadEnvironment(io));
+  const prefix = textValue(input, "prefix") ?? DEFAULT_PREFIX;
+  const sql = rolesSql({ schema, prefix, extras: readExtras(input) });
+  const names = roleNames.map((name) => `${prefix}${name}`);
+  io.out(input.values["json"] === true ? jsonText({ schema, roles: names, sql }) : sql.trimEnd());
+  return DONE;
+}
 
 function readExtras({ values }: CommandInput): readonly Extra[] {
   return [
     ...(values["with-optimistic-send"] === true ? (["optimistic"] as const) : []),
     ...(values["with-overflow"] === true ? (["overflow"] as const) : []),
   ];
-}
-
-function actionProblem(action: string, rest: readonly string[]): string {
-  if (action === "sql") return `"sagabox roles sql" takes no further argument, but got ${rest.join(" ")}.`;
-  return action === ""
-    ? '"sagabox roles" needs sql.'
-    : `"sagabox roles" cannot do "${action}". Did you mean sql?`;
 }

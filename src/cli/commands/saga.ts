@@ -13,6 +13,7 @@ import {
   type SagaDefinition,
   sagaDiagram,
 } from "../../saga/index.ts";
+import { runAction, type Actions } from "../actions.ts";
 import { readActorAndReason } from "../actor.ts";
 import { type Command, type CommandInput, type Io, textValue, UsageError } from "../command.ts";
 import { yesOption } from "../confirm.ts";
@@ -20,21 +21,12 @@ import { DONE, FOUND } from "../exit-codes.ts";
 import { loadApp } from "../load-app.ts";
 import { jsonText, safeLines, table } from "../print.ts";
 import { createAction } from "../saga/act.ts";
-import {
-  dropUndefined,
-  numberValue,
-  readId,
-  rejectArguments,
-  rejectOtherOptions,
-  withSagas,
-} from "../saga/input.ts";
+import { dropUndefined, numberValue, withSagas } from "../saga/input.ts";
 import { history, list, show, stuck } from "../saga/list.ts";
 
 const INSTANCE_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-async function diagram(input: CommandInput, io: Io): Promise<number> {
-  rejectOtherOptions(input, ["app", "version"]);
-  const name = readId(input, "id of an instance, or the name of a saga");
+async function diagram(input: CommandInput, io: Io, name: string): Promise<number> {
   const app = textValue(input, "app");
   const version = numberValue(input, "version");
   const definitions = app === undefined ? [] : await loadDefinitions(app, io);
@@ -119,9 +111,7 @@ function drawInstance(
 const newId = createIdSource({ wallMs: () => systemClock.wallMs(), randomBytes });
 
 /** Brings one instance the event it waits for, held to the event's own schema. */
-async function signal(input: CommandInput, io: Io): Promise<number> {
-  rejectOtherOptions(input, ["app", "event", "data-file", "signal-id", "actor", "reason"]);
-  const sagaId = readId(input);
+async function signal(input: CommandInput, io: Io, sagaId: string): Promise<number> {
   const name = requireOption(input, "event", "<name>");
   const data = readData(requireOption(input, "data-file", "<file>"), io.cwd);
   const by = { ...readActorAndReason(input, io), id: textValue(input, "signal-id") ?? newId() };
@@ -184,21 +174,36 @@ function throwMissing(option: string): never {
   throw new UsageError(`"sagabox saga signal" needs --${option}.`);
 }
 
-type Action = (input: CommandInput, io: Io) => Promise<number>;
+const INSTANCE = "the id of a saga instance";
 
-const actions: Readonly<Record<string, Action>> = {
-  list,
-  show,
-  history,
-  stuck,
-  retry: createAction("retry"),
-  skip: createAction("skip"),
-  settle: createAction("settle"),
-  compensate: createAction("compensate"),
-  cancel: createAction("cancel"),
-  signal,
-  check,
-  diagram,
+const actions: Actions = {
+  list: {
+    reads: ["type", "status", "step", "key", "correlation-id", "older-than", "limit", "after"],
+    run: list,
+  },
+  show: { reads: [], argument: INSTANCE, run: show },
+  history: { reads: ["limit", "after"], argument: INSTANCE, run: history },
+  stuck: { reads: ["older-than", "type", "limit", "check"], run: stuck },
+  retry: { reads: ["actor", "reason", "step"], argument: INSTANCE, run: createAction("retry") },
+  skip: { reads: ["actor", "reason", "step", "yes"], argument: INSTANCE, run: createAction("skip") },
+  settle: {
+    reads: ["actor", "reason", "step", "result", "yes"],
+    argument: INSTANCE,
+    run: createAction("settle"),
+  },
+  compensate: { reads: ["actor", "reason", "yes"], argument: INSTANCE, run: createAction("compensate") },
+  cancel: { reads: ["actor", "reason", "yes"], argument: INSTANCE, run: createAction("cancel") },
+  signal: {
+    reads: ["app", "event", "data-file", "signal-id", "actor", "reason"],
+    argument: INSTANCE,
+    run: signal,
+  },
+  check: { reads: ["app", "type", "ended"], run: check },
+  diagram: {
+    reads: ["app", "version"],
+    argument: "the id of a saga instance, or the name of a saga",
+    run: diagram,
+  },
 };
 
 export const saga: Command = {
@@ -288,25 +293,10 @@ Examples:
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
     json: { type: "boolean", help: "Print JSON." },
   },
-  async run(input, io) {
-    const [action = ""] = input.positionals;
-    const chosen = Object.hasOwn(actions, action) ? actions[action] : undefined;
-    if (chosen === undefined) throw new UsageError(actionProblem(action));
-    return chosen(input, io);
-  },
+  run: (input, io) => runAction("saga", actions, input, io),
 };
 
-function actionProblem(action: string): string {
-  const known = Object.keys(actions);
-  if (action === "") return `"sagabox saga" needs one of ${known.join(", ")}.`;
-  const suggestion = findNearest(action, known);
-  const hint = suggestion === undefined ? `Known: ${known.join(", ")}.` : `Did you mean ${suggestion}?`;
-  return `"sagabox saga" has no action "${action}". ${hint}`;
-}
-
 async function check(input: CommandInput, io: Io): Promise<number> {
-  rejectOtherOptions(input, ["app", "type", "ended"]);
-  rejectArguments(input);
   const app = textValue(input, "app");
   if (app === undefined) throw new UsageError('"sagabox saga check" needs --app <module>.');
   const options = dropUndefined({ type: textValue(input, "type"), ended: numberValue(input, "ended") });

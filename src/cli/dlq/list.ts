@@ -108,10 +108,8 @@ function deadLettersText(
   return [table([...headings, "closed"], rows, columns), ...more].join("\n");
 }
 
-export async function show(input: CommandInput, io: Io): Promise<number> {
-  const letter = await withDeadLetters(input, io, (admin) =>
-    viewDeadLetter(admin, input.positionals[1] ?? ""),
-  );
+export async function show(input: CommandInput, io: Io, id: string): Promise<number> {
+  const letter = await withDeadLetters(input, io, (admin) => viewDeadLetter(admin, id));
   io.out(input.values["json"] === true ? jsonText(letter) : safeLines(deadLetterText(letter)));
   return DONE;
 }

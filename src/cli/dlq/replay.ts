@@ -17,10 +17,10 @@ import { dropUndefined, numberValue } from "../saga/input.ts";
 import { readFilter, isFiltered, shorten, withDeadLetters } from "./input.ts";
 
 /** `dlq replay <id>` */
-export async function replayOne(input: CommandInput, io: Io): Promise<number> {
+export async function replayOne(input: CommandInput, io: Io, letterId: string): Promise<number> {
   const by = readActorAndReason(input, io);
   const { letter, line, why } = await withDeadLetters(input, io, async (admin) => {
-    const replayed = await replayAndWake(admin, input.positionals[1] ?? "", by);
+    const replayed = await replayAndWake(admin, letterId, by);
     const { consumer } = replayed.letter;
     return {
       ...replayed,

@@ -74,7 +74,7 @@ async function createPrivacyBus(input: CommandInput, io: Io): Promise<Bus> {
 /** The person, from where others cannot read it in the list of processes, or from the command line. */
 export function readSubject(input: CommandInput, io: Io, given: string | undefined): string {
   const file = textValue(input, "subject-file") ?? (given === "-" ? "-" : undefined);
-  if (file !== undefined && given !== undefined && given !== "-") {
+  if (file !== undefined && (given ?? "") !== "" && given !== "-") {
     throw new UsageError("Give the person either as an argument or with --subject-file, not both.");
   }
   const subject = file === undefined ? given : readSubjectFile(file, io.cwd);

@@ -1,21 +1,20 @@
 import { cancelSaga, compensateSaga, retryStep, settleStep, skipStep } from "../../admin/index.ts";
 import type { ActionResult, SagaAdmin } from "../../admin/index.ts";
 import type { Json } from "../../message/index.ts";
+import type { Action } from "../actions.ts";
 import { readActorAndReason } from "../actor.ts";
 import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
 import { confirmAction } from "../confirm.ts";
 import { DONE, STOPPED } from "../exit-codes.ts";
 import { jsonText, safeLines } from "../print.ts";
-import { dropUndefined, readId, rejectOtherOptions, withSagas } from "./input.ts";
+import { dropUndefined, withSagas } from "./input.ts";
 
 type ActionKind = "retry" | "skip" | "settle" | "compensate" | "cancel";
 type SagaOperation = (admin: SagaAdmin) => Promise<ActionResult>;
 
 /** What a person decides about one instance. */
-export function createAction(kind: ActionKind): (input: CommandInput, io: Io) => Promise<number> {
-  return async (input, io) => {
-    rejectOtherOptions(input, ["actor", "reason", ...listOptions(kind)]);
-    const id = readId(input);
+export function createAction(kind: ActionKind): Action["run"] {
+  return async (input, io, id) => {
     const wish = readOperation(kind, id, input, io);
     const what = warningText(kind, id, textValue(input, "step"));
     if (what !== undefined && !(await confirmAction(input, io, { what }))) return STOPPED;
@@ -24,12 +23,6 @@ export function createAction(kind: ActionKind): (input: CommandInput, io: Io) =>
     else io.out(safeLines(resultText(kind, result)));
     return DONE;
   };
-}
-
-function listOptions(kind: ActionKind): readonly string[] {
-  if (kind === "settle") return ["step", "result", "yes"];
-  if (kind === "skip") return ["step", "yes"];
-  return kind === "retry" ? ["step"] : ["yes"];
 }
 
 /** What a person should know before; a retry can be asked for again and again. */

@@ -17,36 +17,11 @@ export function withSagas<T>(
   );
 }
 
-/** The one argument behind the action. */
-export function readId({ positionals: [action = "", id, ...rest] }: CommandInput, what = "id"): string {
-  if (id === undefined || id === "") throw new UsageError(`"sagabox saga ${action}" needs the ${what}.`);
-  if (rest.length > 0) {
-    throw new UsageError(`"sagabox saga ${action}" takes no further argument, but got ${rest.join(" ")}.`);
-  }
-  return id;
-}
-
-export function rejectArguments({ positionals: [action = "", ...rest] }: CommandInput): void {
-  if (rest.length > 0) {
-    throw new UsageError(`"sagabox saga ${action}" takes no argument, but got ${rest.join(" ")}.`);
-  }
-}
-
 export function numberValue(input: CommandInput, name: string): number | undefined {
   const given = textValue(input, name);
   if (given === undefined) return undefined;
   if (!/^\d{1,9}$/.test(given)) throw new UsageError(`--${name} must be a whole number.`);
   return Number(given);
-}
-
-/** Refuses options that this action does not read. */
-export function rejectOtherOptions(input: CommandInput, names: readonly string[]): void {
-  const [action = ""] = input.positionals;
-  const known = [...names, "schema", "json", "help"];
-  const stray = Object.keys(input.values).filter((name) => !known.includes(name));
-  if (stray.length === 0) return;
-  const list = stray.map((name) => `--${name}`).join(", ");
-  throw new UsageError(`"sagabox saga ${action}" does not accept ${list}.`);
 }
 
 /** The given entries without those that are undefined. */

@@ -14,27 +14,9 @@ import { durationText, printable } from "../../telemetry/index.ts";
 import { type CommandInput, type Io, textValue } from "../command.ts";
 import { DONE, FOUND } from "../exit-codes.ts";
 import { jsonText, safeLines, table } from "../print.ts";
-import {
-  dropUndefined,
-  numberValue,
-  readId,
-  rejectArguments,
-  rejectOtherOptions,
-  withSagas,
-} from "./input.ts";
+import { dropUndefined, numberValue, withSagas } from "./input.ts";
 
 export async function list(input: CommandInput, io: Io): Promise<number> {
-  rejectOtherOptions(input, [
-    "type",
-    "status",
-    "step",
-    "key",
-    "correlation-id",
-    "older-than",
-    "limit",
-    "after",
-  ]);
-  rejectArguments(input);
   // The admin function checks the values, and its error lists the allowed ones.
   const filter = dropUndefined({
     type: textValue(input, "type"),
@@ -75,17 +57,13 @@ export async function list(input: CommandInput, io: Io): Promise<number> {
   return 0;
 }
 
-export async function show(input: CommandInput, io: Io): Promise<number> {
-  rejectOtherOptions(input, []);
-  const id = readId(input);
+export async function show(input: CommandInput, io: Io, id: string): Promise<number> {
   const { state: _, ...saga } = await withSagas(input, io, (admin) => showSaga(admin, id));
   io.out(input.values["json"] === true ? jsonText(saga) : sagaText(saga, io.terminal?.columns));
   return 0;
 }
 
-export async function history(input: CommandInput, io: Io): Promise<number> {
-  rejectOtherOptions(input, ["limit", "after"]);
-  const id = readId(input);
+export async function history(input: CommandInput, io: Io, id: string): Promise<number> {
   const options = dropUndefined({ limit: numberValue(input, "limit"), after: textValue(input, "after") });
   const lines = await withSagas(input, io, (admin) => readSagaHistory(admin, id, options));
   if (input.values["json"] === true) {
@@ -107,8 +85,6 @@ export async function history(input: CommandInput, io: Io): Promise<number> {
 }
 
 export async function stuck(input: CommandInput, io: Io): Promise<number> {
-  rejectOtherOptions(input, ["older-than", "type", "limit", "check"]);
-  rejectArguments(input);
   const options = dropUndefined({
     olderThan: textValue(input, "older-than"),
     type: textValue(input, "type"),

@@ -2,52 +2,51 @@ import { errorText } from "../errors/index.ts";
 import { after, type CancelTimer, Loop, randomToken, type Service, thisProcess } from "../runtime/index.ts";
 import { toArrayLiteral } from "../storage/index.ts";
 import type { InboxEngine } from "./engine.ts";
-import { retryUntilDone } from "./attempt.ts";
+import { persist } from "./persist.ts";
 
 export interface CrashLedgerOptions {
   readonly engine: InboxEngine;
-  /** The name of this worker in logs and tables. */
+  /** Names this process for people. */
   readonly worker: string;
-  /** A process that has not renewed its row for this long counts as dead. Shorter than the lane lease. Default 20,000. */
+  /** After this silence a process counts as dead. Shorter than the lease of the transport's lanes. Default 20,000. */
   readonly leaseMs?: number;
 }
 
-/** Suspect messages by id, with the number of processes that died while they ran only that message. */
+/** How often a process died while it ran the message alone, for each suspect. */
 export type Suspects = ReadonlyMap<string, number>;
 
+/** Hears when this process could not show itself alive for a whole lease, and when it could again. */
 export interface LeaseListener {
-  /** Called when this process could not renew its row for a whole lease. */
   readonly onLapse: () => void;
-  /** Called when a renewal succeeds after a lapse. */
   readonly onRecovery: () => void;
 }
 
-/** A lease that this process renews in the database. */
+/** Says when this process can no longer show itself alive. */
 export interface Lease {
-  /** Adds a listener. Calls `onLapse` immediately if the lease has lapsed. Returns a function that removes the listener. */
+  /** Calls `onLapse` at once if the lease has lapsed already. Returns how to stop listening. */
   onLease(listener: LeaseListener): () => void;
 }
 
 const NO_SUSPECTS: Suspects = new Map();
-/** The shortest deadline of a renewal, because a busy machine must not count as dead. */
-const MIN_RENEWAL_DEADLINE_MS = 500;
+/** Even of a short lease: a busy machine is not a dead one. */
+const MIN_BEAT_MS = 500;
 
 /**
- * Finds messages that kill the process. The ids of all messages in flight are stored in a row before they run. If the
- * process dies, the messages still in its row are suspects. A suspect runs alone in its process, and the row says so: a
- * crash is counted only if that process dies as well. Other suspects run alone once, and are then cleared.
+ * Finds messages that kill the process. Before messages run, one row lists their ids; when a process is gone, what
+ * its rows still list is suspect. A suspect runs with nothing else beside it in its process, and the row says so:
+ * only if that process dies as well is the message charged. Its former neighbours run alone once, and are free.
  */
 export class CrashLedger implements Service, Lease {
   readonly #engine: InboxEngine;
   readonly #worker: string;
   readonly #leaseMs: number;
-  readonly #lock = new ExclusiveLock();
+  readonly #gate = new SoloGate();
   readonly #heartbeat: Loop;
   readonly #listeners = new Set<LeaseListener>();
-  #lapseTimer: CancelTimer | undefined;
+  #lapse: CancelTimer | undefined;
   #hasLapsed = false;
   #member = "";
-  #stopped = new AbortController();
+  #gone = new AbortController();
 
   constructor({ engine, worker, leaseMs = 20_000 }: CrashLedgerOptions) {
     this.#engine = engine;
@@ -55,7 +54,7 @@ export class CrashLedger implements Service, Lease {
     this.#leaseMs = leaseMs;
     this.#heartbeat = new Loop({
       step: async () => {
-        await this.#renew();
+        await this.#beat();
         return leaseMs / 4;
       },
       onError: (error) =>
@@ -70,30 +69,30 @@ export class CrashLedger implements Service, Lease {
 
   async start(): Promise<void> {
     if (this.#heartbeat.running) return;
-    this.#stopped = new AbortController();
+    this.#gone = new AbortController();
     this.#member = `${this.#worker}.${randomToken().slice(0, 12)}`;
-    await this.#renew();
+    await this.#beat();
     await this.#heartbeat.start();
   }
 
-  /** Deletes the rows of this process. Stop the consumers first, or their messages become suspects. */
+  /** Stop the consumers first: a row that is left behind says that the process died. */
   async stop(): Promise<void> {
     if (!this.#heartbeat.running) return;
-    this.#stopped.abort();
-    this.#lapseTimer?.();
+    this.#gone.abort();
+    this.#lapse?.();
     await this.#heartbeat.stop();
     await this.#engine.database.run(this.#engine.sql.leave, [this.#member]);
   }
 
-  // A process that cannot reach the database counts as dead here, while a broker still sees its connection.
+  /** Other processes take this one for dead when it cannot reach the database; a broker does not. */
   onLease(listener: LeaseListener): () => void {
     this.#listeners.add(listener);
     if (this.#hasLapsed) listener.onLapse();
     return () => this.#listeners.delete(listener);
   }
 
-  /** Records the messages of dead processes as suspects. Call it when a member row has expired. */
-  async recordCrashes(): Promise<void> {
+  /** Turns what dead processes were running into suspects. Call it when a member is found to be gone. */
+  async notice(): Promise<void> {
     const { database, sql, observer } = this.#engine;
     const { rows } = await database.run<{ consumer: string; event_id: string; crashes: number }>(sql.notice, [
       this.#leaseMs,
@@ -103,52 +102,49 @@ export class CrashLedger implements Service, Lease {
     }
   }
 
-  /** Stores the ids of all messages that the consumer has in flight, before new ones run. Returns the suspects among them. */
-  async listInFlight(consumer: string, ids: readonly string[]): Promise<Suspects> {
+  /** Writes down everything the consumer holds, before any of it runs, and tells which of it is suspect. */
+  async list(consumer: string, ids: readonly string[]): Promise<Suspects> {
     const first = await this.#write(consumer, ids, false);
     if (!first.deaths) return first.suspects;
-    await this.recordCrashes();
+    await this.notice();
     return (await this.#write(consumer, ids, false)).suspects;
   }
 
-  /** Waits until no suspect runs. Returns a function to call when the work is done. */
-  acquireShared(): Promise<() => void> {
-    return this.#lock.acquireShared();
+  /** Resolves with the way out, once no suspect runs. */
+  enter(): Promise<() => void> {
+    return this.#gate.enter();
   }
 
-  /**
-   * Runs a suspect while nothing else runs in this process, and stores that in its row. Afterwards the row lists all
-   * messages in flight again. Resolves with undefined if the ledger was stopped first.
-   */
+  /** Runs `work` with nothing beside it, and with a row that says so; then lists what the consumer `holds` again. */
   async runAlone<T>(
-    { consumer, id, inFlightIds }: { consumer: string; id: string; inFlightIds: () => readonly string[] },
+    { consumer, id, holds }: { consumer: string; id: string; holds: () => readonly string[] },
     work: () => Promise<T>,
   ): Promise<T | undefined> {
-    const release = await this.#lock.acquireExclusive();
+    const leave = await this.#gate.enterAlone();
     const write = (ids: readonly string[], alone: boolean): Promise<boolean> =>
-      retryUntilDone(this.#engine.observer, "crash ledger", this.#stopped.signal, () =>
+      persist(this.#engine.observer, "crash ledger", this.#gone.signal, () =>
         this.#write(consumer, ids, alone),
       );
     try {
       return (await write([id], true)) ? await work() : undefined;
     } finally {
-      await write(inFlightIds(), false);
-      release();
+      await write(holds(), false);
+      leave();
     }
   }
 
-  async #renew(): Promise<void> {
+  async #beat(): Promise<void> {
     const { database, sql } = this.#engine;
-    const deadlineMs = Math.max(MIN_RENEWAL_DEADLINE_MS, this.#leaseMs / 3); // time for another connection if this one hangs
+    const deadlineMs = Math.max(MIN_BEAT_MS, this.#leaseMs / 3); // time for another connection if this one hangs
     const params = [this.#member, this.#worker, this.#leaseMs, thisProcess.name];
     await database.run(sql.beat, params, { deadlineMs });
     this.#onRenewed();
-    await this.recordCrashes();
+    await this.notice();
   }
 
   #onRenewed(): void {
     this.#watchLease(this.#engine.leaseMs, () => {
-      // A process that was paused could not renew its lease. It gets one more chance.
+      // After a pause of this process it had no chance to say that it is alive: it gets one.
       this.#heartbeat.wake();
       this.#watchLease(this.#engine.leaseMs / 4, () => {
         this.#hasLapsed = true;
@@ -160,9 +156,9 @@ export class CrashLedger implements Service, Lease {
     for (const { onRecovery } of this.#listeners) onRecovery();
   }
 
-  #watchLease(ms: number, onLapse: () => void): void {
-    this.#lapseTimer?.();
-    if (Number.isFinite(ms)) this.#lapseTimer = after(ms, onLapse, { unref: true });
+  #watchLease(ms: number, lapsed: () => void): void {
+    this.#lapse?.();
+    if (Number.isFinite(ms)) this.#lapse = after(ms, lapsed, { unref: true });
   }
 
   async #write(
@@ -179,53 +175,49 @@ export class CrashLedger implements Service, Lease {
   }
 }
 
-/** A lock held by many shared holders or one exclusive holder. First come, first served, so that neither kind starves. */
-export class ExclusiveLock {
-  readonly #waiting: { readonly exclusive: boolean; readonly grant: () => void }[] = [];
-  #holders = 0;
-  #isExclusive = false;
+/** Many may be inside together, or one alone. First come, first served, so that neither kind starves the other. */
+export class SoloGate {
+  readonly #line: { readonly alone: boolean; readonly enter: () => void }[] = [];
+  #inside = 0;
+  #alone = false;
 
-  /** Waits for the lock together with other shared holders. Returns the function that releases it. */
-  acquireShared(): Promise<() => void> {
-    return this.#acquire(false);
+  /** Resolves with the way out. */
+  enter(): Promise<() => void> {
+    return this.#pass(false);
   }
 
-  /** Waits until there is no other holder. Returns the function that releases the lock. */
-  acquireExclusive(): Promise<() => void> {
-    return this.#acquire(true);
+  /** Resolves when everybody else has left; nobody comes in until the way out is taken. */
+  enterAlone(): Promise<() => void> {
+    return this.#pass(true);
   }
 
-  async #acquire(exclusive: boolean): Promise<() => void> {
-    if (this.#waiting.length > 0 || !this.#canGrant(exclusive)) {
-      await new Promise<void>((grant) => this.#waiting.push({ exclusive, grant }));
-    } else this.#addHolder(exclusive);
-    let isHeld = true;
+  async #pass(alone: boolean): Promise<() => void> {
+    if (this.#line.length > 0 || !this.#admits(alone)) {
+      await new Promise<void>((enter) => this.#line.push({ alone, enter }));
+    } else this.#admit(alone);
+    let inside = true;
     return () => {
-      if (isHeld) this.#release(exclusive);
-      isHeld = false;
+      if (inside) this.#leave(alone);
+      inside = false;
     };
   }
 
-  #canGrant(exclusive: boolean): boolean {
-    return !this.#isExclusive && (!exclusive || this.#holders === 0);
+  #admits(alone: boolean): boolean {
+    return !this.#alone && (!alone || this.#inside === 0);
   }
 
-  #addHolder(exclusive: boolean): void {
-    this.#holders += 1;
-    if (exclusive) this.#isExclusive = true;
+  #admit(alone: boolean): void {
+    this.#inside += 1;
+    if (alone) this.#alone = true;
   }
 
-  #release(exclusive: boolean): void {
-    this.#holders -= 1;
-    if (exclusive) this.#isExclusive = false;
-    for (
-      let next = this.#waiting[0];
-      next !== undefined && this.#canGrant(next.exclusive);
-      next = this.#waiting[0]
-    ) {
-      this.#waiting.shift();
-      this.#addHolder(next.exclusive);
-      next.grant();
+  #leave(alone: boolean): void {
+    this.#inside -= 1;
+    if (alone) this.#alone = false;
+    for (let next = this.#line[0]; next !== undefined && this.#admits(next.alone); next = this.#line[0]) {
+      this.#line.shift();
+      this.#admit(next.alone);
+      next.enter();
     }
   }
 }

@@ -16,8 +16,8 @@ import type { InFlightDelivery } from "./in-flight-delivery.ts";
 type Readable = Pick<InFlightDelivery, "delivery"> & { secrets?: readonly string[] };
 
 /**
- * Decodes the data of a message, upcasts it to the current version and validates it. Throws a permanent error if that
- * fails. Returns a promise only if something must be awaited, such as a key or an attachment.
+ * The message with its data read, brought to the current version and validated; throws what can never get better. Most
+ * are read at once, so there is a promise only where somebody has to be waited for.
  */
 export function readMessage(
   { unpack }: Pick<InboxEngine, "unpack">,
@@ -37,16 +37,16 @@ function readUnpacked(
 ): Received | Promise<Received> {
   const { message } = held.delivery;
   if (secrets.length > 0) held.secrets = secrets;
-  const validated =
+  const checked =
     hidden.length > 0
-      ? readWithHidden(contract, message, data, hidden)
+      ? readAround(contract, message, data, hidden)
       : validate(contract, upcast(contract, message.schemaVersion, data));
-  if (!(validated instanceof Promise)) return { ...message, data: validated };
-  return validated.then((read) => ({ ...message, data: read }));
+  if (!(checked instanceof Promise)) return { ...message, data: checked };
+  return checked.then((read) => ({ ...message, data: read }));
 }
 
-// A failure caused by an erased value cannot be repaired, so the message is ignored and not dead-lettered.
-async function readWithHidden(
+// What an upcaster or a schema makes of an erased value cannot be mended by anybody: it is passed over, not dead.
+async function readAround(
   contract: AnyContract,
   { schemaVersion }: Message,
   data: unknown,
@@ -55,27 +55,27 @@ async function readWithHidden(
   try {
     return await validateIgnoring(contract, upcast(contract, schemaVersion, data), hidden);
   } catch (error) {
-    if (hidden.some((one) => one.as === "erased")) throw ignore("its data subject was erased");
+    if (hidden.some((one) => one.as === "erased")) throw ignore("a person in it was erased");
     throw error;
   }
 }
 
-/** Returns the id for the dedupe row. Throws if it is unusable, because such messages would count as duplicates. */
+/** The id dedupe hangs on, or an error: without one, all such messages would count as one. */
 export function idForDedupe(id: unknown): string {
   if (isValidId(id)) return id;
-  throw invalidIdError(id);
+  throw idFlaw(id);
 }
 
-/** The error for a message id that is missing or invalid. */
-export function invalidIdError(id: unknown): SagaboxError<"MESSAGE_ID_MISSING" | "MESSAGE_ID_INVALID"> {
+/** What is wrong with an id that cannot be used. */
+export function idFlaw(id: unknown): SagaboxError<"MESSAGE_ID_MISSING" | "MESSAGE_ID_INVALID"> {
   if (id === undefined || id === null || (typeof id === "string" && id.trim() === "")) {
     return new SagaboxError(
       "MESSAGE_ID_MISSING",
-      "The message has no id, so it cannot be handled exactly once. Send one from the publisher, or derive it with `idOf`.",
+      "The message has no id, so it cannot be handled exactly once. Let its publisher send one, or derive it with `idOf`.",
     );
   }
   return new SagaboxError(
     "MESSAGE_ID_INVALID",
-    "The id of the message must be a string of 1 to 255 characters without control characters.",
+    "The id of the message must be a text of 1 to 255 characters without control characters.",
   );
 }

@@ -1,18 +1,13 @@
 import type { Channel, Options } from "amqplib";
 import type { Link, LiveConnection } from "./link.ts";
-import {
-  type GroupNames,
-  laneBindings,
-  returnBinding,
-  type Route,
-  sharedExchanges,
-  type WaitingQueue,
-} from "./topology.ts";
+import { returnBinding, type WaitingQueue } from "./delay-steps.ts";
+import { laneBindings } from "./names.ts";
 import type { RabbitSettings } from "./options.ts";
+import { sharedExchanges, type GroupNames, type Route } from "./topology.ts";
 
 const durable = { durable: true, autoDelete: false };
 
-/** Declares on a separate channel, because the broker closes the channel when it refuses a declaration. */
+/** Declares on a channel of its own: a refusal closes the channel it came on. */
 export async function withDeclareChannel<T>(
   link: Link,
   live: LiveConnection,
@@ -24,7 +19,7 @@ export async function withDeclareChannel<T>(
   return result;
 }
 
-/** Declares the exchange of a route, and its stream queue if it has one. */
+/** What a publisher needs before it can send. */
 export async function declareRoute(channel: Channel, route: Route, settings: RabbitSettings): Promise<void> {
   await channel.assertExchange(route.exchange, route.exchangeType, durable);
   if (route.streamQueue === undefined) return;
@@ -38,7 +33,7 @@ export async function declareRoute(channel: Channel, route: Route, settings: Rab
   await channel.bindQueue(route.streamQueue, route.exchange, route.binding);
 }
 
-/** Declares all exchanges, queues and bindings of a group. Declaring them again changes nothing. */
+/** Everything of a group, from the exchanges it listens to down to its dead letters. Declaring it again is harmless. */
 export async function declareGroup(
   channel: Channel,
   names: GroupNames,
@@ -65,8 +60,7 @@ export async function declareGroup(
   }
 }
 
-// The exchange type and the alternate exchange depend on the number of queues, so the broker refuses to declare the
-// group with a different number.
+// Its type and its alternate exchange say how many queues there are, so that the broker refuses another number.
 async function declareGroupExchange(channel: Channel, { exchange, restExchange }: GroupNames): Promise<void> {
   if (restExchange === undefined) {
     await channel.assertExchange(exchange, "fanout", durable);
@@ -96,7 +90,7 @@ function groupQueueOptions({ id, restExchange }: GroupNames, settings: RabbitSet
       ...(queues === "quorum" ? { "x-delivery-limit": deliveryLimit } : {}),
       ...(maxLength === undefined ? {} : { "x-max-length": maxLength }),
       ...(ordered ? { "x-single-active-consumer": true } : {}),
-      // Priorities would break the order of a key, so only groups without order have them.
+      // Urgency would break the order of a key, so only groups without order have it.
       ...(queues === "classic" && !ordered ? { "x-max-priority": 9 } : {}),
     },
   };
@@ -106,7 +100,7 @@ function queueTypeArguments({ queues }: RabbitSettings): Record<string, unknown>
   return { "x-queue-type": queues };
 }
 
-// A quorum queue keeps a dead letter until its target queue has confirmed it.
+// A quorum queue keeps a dead letter until the place it goes to has confirmed it.
 function deadLetterArguments(settings: RabbitSettings, exchange: string): Record<string, unknown> {
   return {
     ...queueTypeArguments(settings),
@@ -116,7 +110,6 @@ function deadLetterArguments(settings: RabbitSettings, exchange: string): Record
   };
 }
 
-/** Declares the queue in which messages wait for a retry, and its binding. */
 export async function declareWaiting(
   channel: Channel,
   waiting: WaitingQueue,
@@ -126,7 +119,7 @@ export async function declareWaiting(
   await channel.assertQueue(waiting.queue, {
     ...durable,
     arguments: {
-      // Always a quorum queue: a classic queue would drop a message whose target queue is full.
+      // Replicated whatever the others are: a classic one would drop what finds its way back full.
       ...deadLetterArguments({ ...settings, queues: "quorum" }, back),
       "x-message-ttl": waiting.delayMs,
       "x-expires": waiting.expiresMs,

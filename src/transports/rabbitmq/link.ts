@@ -2,10 +2,11 @@ import type { Duplex, Writable } from "node:stream";
 import type { Channel, ChannelModel, ConfirmChannel } from "amqplib";
 import { SagaboxError, toError } from "../../errors/index.ts";
 import { Loop, withDeadline } from "../../runtime/index.ts";
-import { ClientLoader } from "../../transport/index.ts";
-import type { BrokerAddress, RabbitSettings } from "./options.ts";
+import type { BrokerAddress } from "./address.ts";
+import { amqp } from "./client.ts";
+import type { RabbitSettings } from "./options.ts";
 
-/** An open connection. */
+/** A connection while it lives. */
 export interface LiveConnection {
   readonly model: ChannelModel;
   /** Aborted when the connection is gone. */
@@ -13,8 +14,8 @@ export interface LiveConnection {
 }
 
 /**
- * A connection that reconnects until it is closed. Publishing and consuming use separate connections: a broker that is
- * short of memory stops reading from publishing connections, which must not delay acknowledgements.
+ * One connection that comes back by itself, for ever. Publishing and consuming have one each: a broker that is short
+ * of memory stops reading from those that publish, and acknowledgements must not be stuck behind that.
  */
 export class Link {
   readonly #settings: RabbitSettings;
@@ -42,17 +43,17 @@ export class Link {
     return this.#connection;
   }
 
-  /** Why the broker accepts no messages at the moment; undefined if it does. */
+  /** Why the broker takes nothing at the moment. */
   get blocked(): string | undefined {
     return this.#blockedReason;
   }
 
-  /** A description of why there is no connection. */
+  /** For people: why there is no connection. */
   get trouble(): string {
     return this.#lastError?.message ?? "not connected yet";
   }
 
-  /** Resolves when connected. Throws TRANSPORT_UNREACHABLE if the first try fails, but keeps trying to connect. */
+  /** Connected, or an error after the first try; it goes on trying either way. */
   async open(): Promise<void> {
     if (this.#connection !== undefined) return;
     const outcome = new Promise<Error | undefined>((resolve) => this.#waiting.push(resolve));
@@ -62,7 +63,7 @@ export class Link {
     if (failure !== undefined) throw failure;
   }
 
-  /** Calls the listener when a connection is opened, lost, blocked or unblocked. Returns a function to remove it. */
+  /** Hears of every new, lost, blocked and unblocked connection. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -81,17 +82,17 @@ export class Link {
     this.drop(live, new Error("closed"));
   }
 
-  /** Gives up a connection that does not answer, without waiting for the broker to close it. */
+  /** Gives a connection up that does not answer, without waiting for anybody to agree. */
   drop(live: LiveConnection, reason: Error): void {
     this.#onDisconnected(live, reason);
-    // The client notices the end of a socket only by an error. Without one its channels wait for a missed heartbeat.
+    // The client hears of a socket's end by its error alone; without one its channels wait for a missed heartbeat.
     findSocket(live.model)?.destroy(reason);
   }
 
-  /** Waits for an answer up to `timeoutMs`. Then it drops the connection and throws TRANSPORT_TIMEOUT. */
-  async request<T>(live: LiveConnection, action: string, answer: Promise<T>): Promise<T> {
+  /** Every answer is awaited under a deadline; a broker that owes one is given up. */
+  async request<T>(live: LiveConnection, doing: string, answer: Promise<T>): Promise<T> {
     return withDeadline(answer, this.#settings.timeoutMs, () => {
-      const late = new SagaboxError("TRANSPORT_TIMEOUT", `RabbitMQ did not answer while ${action}.`);
+      const late = new SagaboxError("TRANSPORT_TIMEOUT", `RabbitMQ did not answer while ${doing}.`);
       this.drop(live, late);
       throw late;
     });
@@ -150,10 +151,10 @@ export class Link {
   }
 
   #onConnected(model: ChannelModel): void {
-    const lost = new AbortController();
-    const live: LiveConnection = { model, lost: lost.signal };
+    const end = new AbortController();
+    const live: LiveConnection = { model, lost: end.signal };
     this.#connection = live;
-    this.#dropConnection = () => lost.abort();
+    this.#dropConnection = () => end.abort();
     this.#blockedReason = undefined;
     this.#lastError = undefined;
     let failure: Error | undefined;
@@ -201,13 +202,13 @@ export function unreachableError(message: string, cause?: unknown): SagaboxError
   return new SagaboxError("TRANSPORT_UNREACHABLE", message, cause === undefined ? {} : { cause });
 }
 
-// An "error" event without a listener would end the process. The cause is handled in "close".
+// An emitter without a listener for errors ends the process; what happened is heard through "close".
 function ignoreErrors<T extends { on(event: "error", listener: () => void): unknown }>(emitter: T): T {
   emitter.on("error", () => undefined);
   return emitter;
 }
 
-// amqplib keeps the socket in this undocumented property.
+// The client has it under this name, and tells nobody.
 function findSocket(model: ChannelModel): Duplex | undefined {
   return (model.connection as { readonly stream?: Duplex }).stream;
 }
@@ -216,33 +217,26 @@ function closeModel(model: ChannelModel): void {
   model.close().catch(() => undefined);
 }
 
-/** Socket option: the write buffer holds about a hundred messages of usual size. */
+/** For the socket: so much may wait in it to go out together, some hundred messages of usual size. */
 const largeWriteBuffer = { writableHighWaterMark: 262_144 } as const;
 
 /**
- * Sends everything that is written to the socket in one turn of the event loop with one system call. The client would
- * otherwise cause one system call per message, and the broker would wake up for each.
+ * The client writes each message to the socket by itself, a system call for each, and the broker wakes up for each.
+ * What is written in one turn of the event loop goes out in one piece instead, and no later than that turn.
  */
 export function batchWrites(socket: Writable): void {
-  const write = socket.write.bind(socket) as (...args: unknown[]) => boolean;
-  let isCorked = false;
-  const flush = (): void => {
-    isCorked = false;
+  const write = socket.write.bind(socket) as (...given: unknown[]) => boolean;
+  let gathering = false;
+  const end = (): void => {
+    gathering = false;
     socket.uncork();
   };
-  socket.write = (...args: unknown[]): boolean => {
-    if (!isCorked) {
-      isCorked = true;
+  socket.write = (...given: unknown[]): boolean => {
+    if (!gathering) {
+      gathering = true;
       socket.cork();
-      process.nextTick(flush);
+      process.nextTick(end);
     }
-    return write(...args);
+    return write(...given);
   };
 }
-
-/** Loads amqplib, an optional peer dependency that the application installs. */
-export const amqp = new ClientLoader({
-  broker: "RabbitMQ",
-  install: ["amqplib@2"],
-  load: () => import("amqplib"),
-});

@@ -5,14 +5,8 @@ import { systemClock } from "../../runtime/index.ts";
 import type { DeadLetterNote } from "../../transport/index.ts";
 import { unreachableError, type Link } from "./link.ts";
 import { declareWaiting, withDeclareChannel } from "./declare.ts";
-import {
-  immediateRoutingKey,
-  planWaitingQueue,
-  roundToDelayStep,
-  sharedExchanges,
-  toWord,
-  type WaitingQueue,
-} from "./topology.ts";
+import { immediateRoutingKey, roundToDelayStep, planWaitingQueue, type WaitingQueue } from "./delay-steps.ts";
+import { toWord } from "./names.ts";
 import type { RabbitSettings } from "./options.ts";
 import {
   attemptHeader,
@@ -22,15 +16,16 @@ import {
   type OutgoingMessage,
 } from "./properties.ts";
 import type { Publisher } from "./publisher.ts";
+import { sharedExchanges } from "./topology.ts";
 
 interface MessageCopierParts {
-  /** The publishing connection. */
+  /** The one that publishes. */
   readonly link: Link;
   readonly publisher: Publisher;
   readonly settings: RabbitSettings;
 }
 
-/** Copies received messages to retry queues and dead-letter queues. */
+/** Carries copies of received messages: to where they wait for another try, and to where they rest for good. */
 export class MessageCopier {
   readonly #parts: MessageCopierParts;
   readonly #declared = new Map<string, Promise<void>>();
@@ -40,19 +35,19 @@ export class MessageCopier {
     parts.link.onChange(() => this.#declared.clear());
   }
 
-  /** Publishes a copy that returns to the queue after the delay (rounded up). Resolves when the copy is confirmed. */
+  /** The copy is at the broker when this returns, and comes to the queue after the delay, rounded up to a rung. */
   async copyToRetry(
     raw: RawMessage,
     to: { readonly service: string; readonly queue: string },
-    options: { readonly attempt: number; readonly delayMs: number; readonly topic: string },
+    again: { readonly attempt: number; readonly delayMs: number; readonly topic: string },
   ): Promise<void> {
     const { prefix } = this.#parts.settings;
     const { retry, back } = sharedExchanges(prefix);
     const contents = copyMessage(raw, {
-      [attemptHeader]: String(options.attempt),
-      [topicHeader]: options.topic,
+      [attemptHeader]: String(again.attempt),
+      [topicHeader]: again.topic,
     });
-    const stepMs = roundToDelayStep(options.delayMs);
+    const stepMs = roundToDelayStep(again.delayMs);
     if (stepMs === 0) {
       await this.#parts.publisher.forward({
         ...contents,
@@ -72,7 +67,7 @@ export class MessageCopier {
     }
   }
 
-  /** Writes a group's stream position into its offset queue. */
+  /** Straight into a queue, for what a group writes down for itself. */
   async writePosition(queue: string, body: Buffer, messageId: string): Promise<void> {
     const { back } = sharedExchanges(this.#parts.settings.prefix);
     const properties = { messageId, persistent: true, mandatory: true };
@@ -90,18 +85,14 @@ export class MessageCopier {
     await this.#parts.publisher.forward({ ...contents, exchange, routingKey: groupId });
   }
 
-  /** Writes a dead letter for a message whose delivery was already acknowledged. */
+  /** The same for a message that was acknowledged already. */
   async copyMessageToDeadLetters(message: Message, groupId: string, note: DeadLetterNote): Promise<void> {
     const exchange = sharedExchanges(this.#parts.settings.prefix).deadLetter;
     const { body, properties } = encodeMessage(message, this.#parts.settings.format);
     const { BCC: _, headers, ...others } = properties;
     const noted = { ...headers, ...fitNote(note, headers) };
-    await this.#parts.publisher.forward({
-      exchange,
-      routingKey: groupId,
-      body,
-      properties: { ...others, headers: noted },
-    });
+    const parcel = { exchange, routingKey: groupId, body, properties: { ...others, headers: noted } };
+    await this.#parts.publisher.forward(parcel);
   }
 
   #declareWaiting(waiting: WaitingQueue): Promise<void> {
@@ -118,16 +109,16 @@ export class MessageCopier {
   }
 }
 
-// All headers must fit into one frame, so the note's long fields are shortened if the message's headers need the space.
+// All headers together must fit into one frame; those of the message go before the longer words of the note.
 function fitNote(note: DeadLetterNote, headers: object = {}): Record<string, string> {
-  const maxBytes = 60_000 - Buffer.byteLength(JSON.stringify(headers));
+  const room = 60_000 - Buffer.byteLength(JSON.stringify(headers));
   const stack = { ...note, stack_trace: note.stack_trace.slice(0, 8_192) };
   const short = { ...note, stack_trace: "", error_message: note.error_message.slice(0, 200) };
-  const fits = [stack, short].find((one) => Buffer.byteLength(JSON.stringify(one)) <= maxBytes);
+  const fits = [stack, short].find((one) => Buffer.byteLength(JSON.stringify(one)) <= room);
   return fits ?? {};
 }
 
-// Keeps body and headers, but not the broker's x-death headers: it would treat the next dead-lettering as a cycle.
+// Body and headers stay; the broker's notes about earlier deaths go, or it would take the next one for a circle.
 function copyMessage(
   raw: RawMessage,
   more: Readonly<Record<string, string>>,

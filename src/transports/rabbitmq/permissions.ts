@@ -1,42 +1,38 @@
 import type { MessageKind } from "../../message/index.ts";
 import { rejectUnknownKeys, text } from "../../options/index.ts";
-import { groupNames, offsetQueue, type Route, routeFor, sharedExchanges, toWord } from "./topology.ts";
+import { toWord } from "./names.ts";
 import { checkPartitions, prefixPattern } from "./options.ts";
+import { groupNames, offsetQueue, routeFor, sharedExchanges, type Route } from "./topology.ts";
 
 export interface PermissionTopic {
   readonly topic: string;
-  /** The kind of its messages. Default "event". */
+  /** Default "event". */
   readonly kind?: MessageKind;
 }
 
-/** What a service publishes and consumes. `prefix`, `partitions` and `broadcasts` are the options of `rabbitmq()`. */
 export interface PermissionRequest {
   readonly service: string;
   readonly publishes?: readonly PermissionTopic[];
   readonly consumes?: readonly {
     readonly group: string;
     readonly topics: readonly PermissionTopic[];
-    /** Whether the group keeps the order of each key. Default true. */
+    /** Default true. */
     readonly ordered?: boolean;
   }[];
-  /** Default "dp". */
+  /** As given to `rabbitmq()`. */
   readonly prefix?: string;
-  /** Default 8. */
   readonly partitions?: number;
   readonly broadcasts?: readonly string[];
 }
 
-/** Regular expressions for `rabbitmqctl set_permissions`. */
+/** Patterns for `rabbitmqctl set_permissions`. */
 export interface RabbitPermissions {
   readonly configure: string;
   readonly write: string;
   readonly read: string;
 }
 
-/**
- * Returns the least permissions with which a service can publish and consume these topics, and none on objects of other
- * groups. Throws OPTIONS_INVALID if the request is invalid.
- */
+/** The least a service needs at the broker to publish and consume this, and nothing of anybody else. */
 export function rabbitPermissions(request: PermissionRequest): RabbitPermissions {
   rejectUnknownKeys("rabbitPermissions", request, [
     "service",
@@ -46,11 +42,10 @@ export function rabbitPermissions(request: PermissionRequest): RabbitPermissions
     "partitions",
     "broadcasts",
   ]);
-  const permissions = new PermissionSet(request);
-  for (const { topic, kind } of request.publishes ?? []) permissions.publish(topic, kind);
-  for (const { group, topics, ordered } of request.consumes ?? [])
-    permissions.consume(group, topics, ordered);
-  return permissions.toPatterns();
+  const rights = new PermissionSet(request);
+  for (const { topic, kind } of request.publishes ?? []) rights.publish(topic, kind);
+  for (const { group, topics, ordered } of request.consumes ?? []) rights.consume(group, topics, ordered);
+  return rights.toPatterns();
 }
 
 class PermissionSet {
@@ -102,7 +97,7 @@ class PermissionSet {
     };
   }
 
-  // Publishers and consumers both declare the exchange of a topic, so that either can start first.
+  // Publishers and consumers both declare where a topic lives, so that it does not matter who comes first.
   #grantDeclare(topic: string, kind: MessageKind = "event"): Route {
     const route = routeFor(topic, kind, { prefix: this.#prefix, broadcasts: this.#broadcasts });
     this.#grant([route.exchange], { configure: true });

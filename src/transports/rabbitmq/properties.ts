@@ -7,13 +7,13 @@ import {
   type MessageFormat,
   type WireMessage,
 } from "../../transport/index.ts";
-import { fitName, laneKey } from "./topology.ts";
+import { fitName, laneKey } from "./names.ts";
 
 export const attemptHeader = "sagabox-attempt";
-/** Header of a copy with its original topic, because the routing key of a copy names its target queue. */
+/** Where a copy of a message came from at first; its routing key says where it goes. */
 export const topicHeader = "sagabox-topic";
 
-// All properties must fit into one frame. Headers that are left out for this are in the body as well.
+// All properties travel in one frame; what is left out here is in the body as well.
 const MAX_HEADER_BYTES = 50_000;
 
 export interface OutgoingMessage {
@@ -23,7 +23,7 @@ export interface OutgoingMessage {
   readonly properties: Options.Publish;
 }
 
-/** Encodes a message, without its exchange and routing key. */
+/** A message as it goes to the broker, without its address. */
 export function encodeMessage(
   message: Message,
   format: MessageFormat,
@@ -47,7 +47,7 @@ export function encodeMessage(
   };
 }
 
-// In binary mode all attributes of an event are headers. If they do not fit into a frame, structured mode is used.
+// In binary mode all of an event but its data is in the headers: what does not fit there goes into the body.
 function toFittingWire(message: Message, format: MessageFormat): WireMessage {
   const form = { format, binding: cloudEventBindings.amqp };
   const wire = toWire(message, form);
@@ -60,7 +60,7 @@ const fitShortString = (text: string): string => fitName(text, 255);
 
 function fitsInFrame(headers: Readonly<Record<string, string>>): boolean {
   let bytes = 0;
-  // A UTF-16 unit needs at most three bytes in UTF-8. If this upper bound fits, exact counting is not necessary.
+  // UTF-8 needs up to three bytes for a unit of the text: if that fits, nothing has to be counted.
   for (const name in headers) bytes += name.length + 3 * (headers[name]?.length ?? 0) + 8;
   if (bytes <= MAX_HEADER_BYTES) return true;
   bytes = 0;
@@ -68,20 +68,19 @@ function fitsInFrame(headers: Readonly<Record<string, string>>): boolean {
   return bytes <= MAX_HEADER_BYTES;
 }
 
-// Headers that the broker or the transport itself writes.
+// What the broker writes on its own account, and our own book-keeping.
 const reservedHeaderPattern =
   /^(sagabox-|x-death|x-first-death|x-last-death|x-delivery-count$|x-stream-offset$|x-acquired-count$)/;
 
-// The first-letter check avoids the regular expression for most headers.
+// Their first letters; hardly any other header begins so.
 const isUserHeader = (name: string): boolean =>
   !((name.startsWith("s") || name.startsWith("x")) && reservedHeaderPattern.test(name));
 
-/** Returns the headers of a message without those of the broker and the transport. */
+/** The headers somebody gave to the message, for a copy of it. */
 export function userHeaders(headers: MessagePropertyHeaders = {}): Record<string, unknown> {
   return Object.fromEntries(Object.entries(headers).filter(([name]) => isUserHeader(name)));
 }
 
-/** Converts the headers of a message to strings, without those of the broker and the transport. */
 export function toTextHeaders(headers: MessagePropertyHeaders = {}): Record<string, string> {
   const texts: Record<string, string> = {};
   for (const name of Object.keys(headers)) {
@@ -94,14 +93,14 @@ export function toTextHeaders(headers: MessagePropertyHeaders = {}): Record<stri
   return texts;
 }
 
-// AMQP has a timestamp type, which producers that bridge from AMQP 1.0 use.
+// AMQP has a type for times; producers that bridge from AMQP 1.0 use it.
 function parseTimestamp(value: unknown): string | undefined {
   const { "!": type, value: seconds } = (value ?? {}) as { readonly "!"?: unknown; readonly value?: unknown };
   const isTime = type === "timestamp" && typeof seconds === "number" && Math.abs(seconds) < 8.64e12;
   return isTime ? new Date(seconds * 1_000).toISOString() : undefined;
 }
 
-/** Reads a counter header; 0 if it is missing or invalid. */
+/** A number of ours or of the broker's among the headers. */
 export function readCount(headers: MessagePropertyHeaders = {}, name: string): number {
   const count = Number(headers[name]);
   return Number.isSafeInteger(count) && count > 0 ? count : 0;

@@ -2,17 +2,16 @@ import type { Channel, ConsumeMessage } from "amqplib";
 import type { Link, LiveConnection } from "./link.ts";
 import type { RabbitDelivery } from "./delivery.ts";
 
-/** Reads messages of one queue or stream. */
 export interface Reader {
-  /** Whether it consumes, or waits to become the single active consumer. */
+  /** Consuming, or waiting for its turn to. */
   readonly open: boolean;
-  /** Whether a message has arrived since it was opened, which means that this process is the active consumer. */
+  /** Something has come since it was opened, so it is this process that the broker gives the queue to. */
   readonly active: boolean;
-  /** Number of messages that `take` can return. */
+  /** How many wait to be taken. */
   readonly waiting: number;
   start(live: LiveConnection): Promise<void>;
   take(): RabbitDelivery | undefined;
-  /** Delivers nothing more, and closes when no delivery is in flight. */
+  /** Hands out nothing more and lets go of the queue as soon as nothing of it is in anybody's hands. */
   retire(): void;
   close(): Promise<void>;
 }
@@ -21,12 +20,12 @@ interface QueueReaderParts {
   readonly link: Link;
   readonly queue: string;
   readonly prefetch: number;
-  readonly read: (raw: ConsumeMessage, channel: Channel, onClosed: () => void) => RabbitDelivery;
-  /** Called when a message has arrived, was settled or was lost. */
-  readonly onChange: () => void;
+  readonly read: (raw: ConsumeMessage, channel: Channel, closed: () => void) => RabbitDelivery;
+  /** Something came, was settled or was lost. */
+  readonly changed: () => void;
 }
 
-/** Reads one queue on its own channel. Closing the channel returns all unsettled messages in their order. */
+/** One queue on one channel of its own: closing that gives everything back in one piece, in order. */
 export class QueueReader implements Reader {
   readonly #parts: QueueReaderParts;
   readonly #inFlight = new Set<RabbitDelivery>();
@@ -75,7 +74,7 @@ export class QueueReader implements Reader {
     const delivery: RabbitDelivery = this.#parts.read(raw, channel, () => {
       this.#inFlight.delete(delivery);
       this.#closeWhenIdle();
-      this.#parts.onChange();
+      this.#parts.changed();
     });
     this.#inFlight.add(delivery);
     return delivery;
@@ -98,7 +97,7 @@ export class QueueReader implements Reader {
   #onMessage(raw: ConsumeMessage): void {
     this.#isActive = true;
     this.#arrived.push(raw);
-    this.#parts.onChange();
+    this.#parts.changed();
   }
 
   #closeWhenIdle(): void {
@@ -111,6 +110,6 @@ export class QueueReader implements Reader {
     this.#isActive = false;
     this.#arrived = [];
     for (const delivery of this.#inFlight) delivery.abandon();
-    this.#parts.onChange();
+    this.#parts.changed();
   }
 }

@@ -87,7 +87,7 @@ export default defineConfig({
       },
       {
         ...shared,
-        test: { name: "architecture", testTimeout: 30_000, include: ["test/architecture/**/*.test.ts"] },
+        test: { name: "architecture", testTimeout: 180_000, include: ["test/architecture/**/*.test.ts"] },
       },
       {
         ...shared,

@@ -1,7 +1,6 @@
 import { connect, type ChannelModel, type ConfirmChannel, type Options } from "amqplib";
 import { rabbitmq } from "../../src/transports/rabbitmq/index.ts";
-import { laneKey } from "../../src/transports/rabbitmq/names.ts";
-import { groupNames } from "../../src/transports/rabbitmq/topology.ts";
+import { groupNames, laneKey } from "../../src/transports/rabbitmq/topology.ts";
 import { orderMessage } from "../product/order-message.ts";
 import { createSubscription } from "./product.ts";
 import { createHeaders, runWindowed, type RawClient, type RawMessage, type RawWork } from "./raw-client.ts";

@@ -511,7 +511,7 @@ create index queue_stream on queue (stream, ((lane)::bigint), seq) where (stream
 --   effect_of  an earlier command whose effect counts for this one too
 --   undone_by  the command that undid the effect of this one
 create table consumer_inbox (
-  consumer                text not null,
+  consumer_name           text not null,
   event_id                text not null,
   source_topic            text not null,
   event_type              text not null,
@@ -522,7 +522,7 @@ create table consumer_inbox (
   effect                  boolean not null default true,
   effect_of               text,
   undone_by               text,
-  constraint consumer_inbox_pkey primary key (consumer, event_id),
+  constraint consumer_inbox_pkey primary key (consumer_name, event_id),
   constraint consumer_inbox_effect_of check ((effect or (effect_of is null))),
   constraint consumer_inbox_event_id_check check (((event_id <> ''::text) and (length(event_id) <= 255))),
   constraint consumer_inbox_processing_duration_ms_check check ((processing_duration_ms >= 0)),
@@ -616,7 +616,7 @@ begin
      where own.id = in_group and letter.consumer = own.name and letter.closed_as = 'replayed'
        and letter.message_id in (select message_id from removed)
        and not exists (select 1 from consumer_inbox as inbox
-                        where inbox.consumer = letter.consumer and inbox.event_id = letter.message_id)
+                        where inbox.consumer_name = letter.consumer and inbox.event_id = letter.message_id)
   )
   select (select count(*)::integer from unsubscribed), (select count(*)::integer from removed);
 end
@@ -630,13 +630,13 @@ $function$;
 -- first starts with it, and compares it at each later start. If the structure has changed while instances of the
 -- version are unfinished, the worker refuses to start or warns.
 create table saga_definition (
-  type           text not null,
+  saga_type      text not null,
   version        integer not null,
   hash           text not null,
   structure      json not null,
   registered_at  timestamptz not null default clock_timestamp(),
-  constraint saga_definition_pkey primary key (type, version),
-  constraint saga_definition_type_check check ((type <> ''::text)),
+  constraint saga_definition_pkey primary key (saga_type, version),
+  constraint saga_definition_saga_type_check check ((saga_type <> ''::text)),
   constraint saga_definition_version_check check ((version > 0))
 );
 
@@ -645,7 +645,7 @@ create table saga_definition (
 -- The fill factor leaves room in each page: an update that changes no indexed column then writes no index entry.
 create table saga_instance (
   id                      text not null,
-  type                    text not null,
+  saga_type               text not null,
   definition_version      integer not null,
   correlation_id          text not null, -- its key
   status                  text not null,
@@ -666,31 +666,31 @@ create table saga_instance (
   claimed_by              text, -- the worker that runs it …
   claimed_until           timestamptz, -- … and the end of its lease
   claims                  integer not null default 0, -- claims since its last transition: a high number means that its step keeps crashing workers
-  started_at              timestamptz not null default clock_timestamp(),
+  created_at              timestamptz not null default clock_timestamp(),
   updated_at              timestamptz not null default clock_timestamp(),
-  ended_at                timestamptz,
+  completed_at            timestamptz,
   attachments             text[], -- blobs it refers to, if its input and state are encrypted
   subject                 text, -- keyed hash of its data subject; its input and state are encrypted then
   constraint saga_instance_pkey primary key (id),
   constraint saga_instance_check check (((parent_id is null) = (parent_place is null))),
-  constraint saga_instance_check1 check (((ended_at is not null) = (status = any (array['completed'::text, 'compensated'::text])))),
+  constraint saga_instance_check1 check (((completed_at is not null) = (status = any (array['completed'::text, 'compensated'::text])))),
   constraint saga_instance_claims_check check ((claims >= 0)),
   constraint saga_instance_correlation_id_check check (((correlation_id <> ''::text) and (length(correlation_id) <= 255))),
   constraint saga_instance_definition_version_check check ((definition_version > 0)),
   constraint saga_instance_id_check check (((id <> ''::text) and (length(id) <= 255))),
   constraint saga_instance_retry_count_check check ((retry_count >= 0)),
+  constraint saga_instance_saga_type_check check ((saga_type <> ''::text)),
   constraint saga_instance_status_check check ((status = any (array['started'::text, 'running'::text, 'completing'::text, 'compensating'::text, 'compensated'::text, 'completed'::text, 'failed'::text]))),
-  constraint saga_instance_type_check check ((type <> ''::text)),
   constraint saga_instance_version_check check ((version >= 0))
 ) with (fillfactor=70, vacuum_truncate=off);
 
+create index saga_instance_completed on saga_instance (completed_at) where (completed_at is not null);
 create index saga_instance_due on saga_instance (due_at) where (due_at is not null);
-create index saga_instance_ended on saga_instance (ended_at) where (ended_at is not null);
 create index saga_instance_message_correlation on saga_instance (message_correlation_id);
-create index saga_instance_open on saga_instance (status) where (ended_at is null);
+create index saga_instance_open on saga_instance (status) where (completed_at is null);
 create index saga_instance_parent on saga_instance (parent_id) where (parent_id is not null);
 create index saga_instance_subject on saga_instance (subject) where (subject is not null);
-create unique index saga_instance_correlation on saga_instance (correlation_id, type);
+create unique index saga_instance_correlation on saga_instance (correlation_id, saga_type);
 create trigger saga_instance_attachments after insert or update of input, state on saga_instance for each row when (((strpos((new.state)::text, '"$attachment"'::text) > 0) or (strpos((new.input)::text, '"$attachment"'::text) > 0) or (new.attachments is not null))) execute function keep_saga_attachments();
 
 -- Pending input: input for an instance that could not be applied at once. The instance does not exist yet
@@ -698,21 +698,21 @@ create trigger saga_instance_attachments after insert or update of input, state 
 -- set). Exactly one of saga_id and correlation_id is set.
 create table saga_mail (
   id              text not null, -- the id of the message, or one made for the input
-  type            text not null, -- the type of the saga
+  saga_type       text not null,
   saga_id         text,
   correlation_id  text,
   cause           text not null,
   input           json not null,
   arrived_at      timestamptz not null default clock_timestamp(),
   expires_at      timestamptz not null,
-  constraint saga_mail_pkey primary key (id, type),
+  constraint saga_mail_pkey primary key (id, saga_type),
   constraint saga_mail_check check (((saga_id is null) <> (correlation_id is null))),
   constraint saga_mail_id_check check ((id <> ''::text))
 ) with (vacuum_truncate=off);
 
 create index saga_mail_expires on saga_mail (expires_at);
 create index saga_mail_saga on saga_mail (saga_id, arrived_at) where (saga_id is not null);
-create index saga_mail_unclaimed on saga_mail (type, correlation_id) where (saga_id is null);
+create index saga_mail_unclaimed on saga_mail (saga_type, correlation_id) where (saga_id is null);
 
 -- Failures that an operator has to decide about. A failed instance has exactly one open incident, any other has none.
 create table saga_incident (
@@ -1421,7 +1421,7 @@ select queue.lane, queue.seq, consumer_group.name as consumer, queue.topic, queu
   left join consumer_group on consumer_group.id = queue.lane / 256;
 
 create view masked_consumer_inbox with (security_barrier) as
-select consumer, event_id, source_topic, event_type, consumed_at, processing_duration_ms, effect, effect_of, undone_by
+select consumer_name, event_id, source_topic, event_type, consumed_at, processing_duration_ms, effect, effect_of, undone_by
   from consumer_inbox;
 
 create view masked_dead_letter with (security_barrier) as
@@ -1439,13 +1439,13 @@ select flow, message_id, correlation_id, type, causation_id, source, happened_at
   from flow_event;
 
 create view masked_saga_instance with (security_barrier) as
-select id, type, definition_version, status, current_step, waits_for, waiting_since, version, retry_count,
+select id, saga_type, definition_version, status, current_step, waits_for, waiting_since, version, retry_count,
        last_error is not null as has_error, trace_id, message_correlation_id, parent_id, parent_place, due_at,
-       claimed_by, claimed_until, started_at, updated_at, ended_at
+       claimed_by, claimed_until, created_at, updated_at, completed_at
   from saga_instance;
 
 create view masked_saga_mail with (security_barrier) as
-select id, type, saga_id, arrived_at, expires_at from saga_mail;
+select id, saga_type, saga_id, arrived_at, expires_at from saga_mail;
 
 create view masked_saga_incident with (security_barrier) as
 select id, saga_id, steps, opened_at, closed_at from saga_incident;
@@ -1518,9 +1518,9 @@ begin
         select rpad(mark || n, 250, '.'), 'epoch' from generate_series(1, 32 * pages) as n;
         delete from published_id where starts_with(id, mark);
       when 'consumer_inbox' then
-        insert into consumer_inbox (consumer, event_id, source_topic, event_type, result)
+        insert into consumer_inbox (consumer_name, event_id, source_topic, event_type, result)
         select mark, n::text, mark, mark, padding from generate_series(1, 4 * pages) as n;
-        delete from consumer_inbox where consumer = mark;
+        delete from consumer_inbox where consumer_name = mark;
       when 'dead_letter' then
         insert into dead_letter (id, origin, message_id, kind, type, schema_version, topic, correlation_id,
                traceparent, source, priority, max_attempts, headers, data, written_at, reason, attempts, error_type,
@@ -1531,13 +1531,13 @@ begin
           from generate_series(1, 4 * pages) as n;
         delete from dead_letter where message_id = mark;
       when 'saga_instance' then
-        insert into saga_instance (id, type, definition_version, correlation_id, status, input, state, last_error,
-               trace_id, traceparent, message_correlation_id, ended_at)
+        insert into saga_instance (id, saga_type, definition_version, correlation_id, status, input, state, last_error,
+               trace_id, traceparent, message_correlation_id, completed_at)
         select mark || n, mark, 1, mark || n, 'completed', '{}', '{}', padding, '', '', '', clock_timestamp()
           from generate_series(1, 4 * pages) as n;
-        delete from saga_instance where type = mark;
+        delete from saga_instance where saga_type = mark;
       when 'saga_mail' then
-        insert into saga_mail (id, type, saga_id, cause, input, expires_at)
+        insert into saga_mail (id, saga_type, saga_id, cause, input, expires_at)
         select mark || n, mark, mark, padding, '{}', 'infinity' from generate_series(1, 4 * pages) as n;
         delete from saga_mail where saga_id = mark;
       when 'saga_incident' then

@@ -114,7 +114,8 @@ select asked.id,
         where receipt.lane = asked.lane and receipt.last_seq > asked.seq
             and receipt.again_seqs is null offset 0) as untold,
     exists (select 1 from "sagabox".consumer_group as known
-        join "sagabox".consumer_inbox as inbox on inbox.consumer = known.name and inbox.event_id = asked.id offset 0)
+        join "sagabox".consumer_inbox as inbox on inbox.consumer_name = known.name
+            and inbox.event_id = asked.id offset 0)
     or exists (select 1 from "sagabox".dead_letter as letter
         where letter.message_id = asked.id and letter.origin = 'consumer' offset 0)
     or exists (select 1 from "sagabox".consumer_group as known
@@ -183,7 +184,7 @@ select letter.id::text as letter, letter.message_id as id, letter.held_lane as l
             and row.due_at = 'infinity' offset 0) as lost_place,
     letter.closed_as = 'replayed' and letter.origin = 'consumer' and letter.kind = 'command'
     and not exists (select 1 from "sagabox".consumer_inbox as inbox
-        where inbox.consumer = letter.consumer and inbox.event_id = letter.message_id offset 0)
+        where inbox.consumer_name = letter.consumer and inbox.event_id = letter.message_id offset 0)
     and not exists (select 1 from "sagabox".dead_letter as later
         where later.message_id = letter.message_id and later.consumer = letter.consumer
           and later.id > letter.id offset 0)
@@ -198,14 +199,15 @@ select letter.id::text as letter, letter.message_id as id, letter.held_lane as l
 
 -- sagabox.conservation.inbox
 select count(*)::integer as rows,
-    coalesce(json_agg(json_build_object('consumer', row.consumer, 'id',
+    coalesce(json_agg(json_build_object('consumer', row.consumer_name, 'id',
         row.event_id)) filter (where row.undone_by is not null
           and not exists (select 1 from "sagabox".consumer_inbox as undo
-              where undo.consumer = row.consumer and undo.event_id = row.undone_by offset 0)), '[]')::text as undone,
-    coalesce(json_agg(json_build_object('consumer', row.consumer, 'id',
+              where undo.consumer_name = row.consumer_name and undo.event_id = row.undone_by offset 0)),
+                  '[]')::text as undone,
+    coalesce(json_agg(json_build_object('consumer', row.consumer_name, 'id',
         row.event_id)) filter (where row.effect_of is not null
           and exists (select 1 from "sagabox".consumer_inbox as origin
-              where origin.consumer = row.consumer and origin.event_id = row.effect_of
+              where origin.consumer_name = row.consumer_name and origin.event_id = row.effect_of
                 and not origin.effect offset 0)), '[]')::text as borrowed
   from "sagabox".consumer_inbox as row
   where row.ctid >= $1::text::tid and row.ctid < $2::text::tid;
@@ -230,7 +232,7 @@ select 'lease_over', gone.id
 -- sagabox.conservation.sagas
     (select 'saga_without_incident' as kind, instance.id
         from "sagabox".saga_instance as instance
-        where instance.ended_at is null and instance.status = 'failed'
+        where instance.completed_at is null and instance.status = 'failed'
           and not exists (select 1 from "sagabox".saga_incident as incident
               where incident.saga_id = instance.id and incident.closed_at is null)
         limit 200)
@@ -287,30 +289,30 @@ update "sagabox".conservation set claimed_by = null, claimed_until = null where 
 -- ══ src/admin/consumers/statements.ts ══════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.inbox_admin.list
-select consumer, event_id, source_topic, event_type, to_char(consumed_at at time zone 'UTC',
+select handled.consumer_name as consumer, event_id, source_topic, event_type, to_char(consumed_at at time zone 'UTC',
     'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as consumed_at,
     processing_duration_ms, effect, effect_of, undone_by
   from "sagabox".consumer_inbox as handled
   where consumed_at > clock_timestamp() - $2::double precision * interval '1 ms'
-    and ($3::text is null or consumer = $3::text) and ($4::text is null or source_topic = $4::text)
+    and ($3::text is null or consumer_name = $3::text) and ($4::text is null or source_topic = $4::text)
     and ($5::text is null or event_type = $5::text)
-  order by handled.consumed_at desc, consumer, event_id
+  order by handled.consumed_at desc, consumer_name, event_id
   limit $1::integer;
 
 -- sagabox.inbox_admin.show
 with recursive name as (
-      (select consumer from "sagabox".consumer_inbox order by consumer limit 1)
+      (select consumer_name from "sagabox".consumer_inbox order by consumer_name limit 1)
   union all
-  select (select next.consumer from "sagabox".consumer_inbox as next
-      where next.consumer > name.consumer order by next.consumer limit 1)
-    from name where name.consumer is not null
+  select (select next.consumer_name from "sagabox".consumer_inbox as next
+      where next.consumer_name > name.consumer_name order by next.consumer_name limit 1)
+    from name where name.consumer_name is not null
 )
-select handled.consumer, event_id, source_topic, event_type, to_char(consumed_at at time zone 'UTC',
+select handled.consumer_name as consumer, event_id, source_topic, event_type, to_char(consumed_at at time zone 'UTC',
     'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as consumed_at,
     processing_duration_ms, effect, effect_of, undone_by
-  from name join "sagabox".consumer_inbox as handled on handled.consumer = name.consumer
+  from name join "sagabox".consumer_inbox as handled on handled.consumer_name = name.consumer_name
   where handled.event_id = $1::text
-  order by handled.consumed_at, handled.consumer;
+  order by handled.consumed_at, handled.consumer_name;
 
 -- sagabox.inbox_admin.reach
 select coalesce(extract(epoch from clock_timestamp() - least(
@@ -335,15 +337,15 @@ select known.id,
 
 -- sagabox.inbox_admin.names
 with recursive handler as (
-      (select consumer from "sagabox".consumer_inbox order by consumer limit 1)
+      (select consumer_name from "sagabox".consumer_inbox order by consumer_name limit 1)
   union all
-  select (select next.consumer from "sagabox".consumer_inbox as next
-      where next.consumer > handler.consumer order by next.consumer limit 1)
-    from handler where handler.consumer is not null
+  select (select next.consumer_name from "sagabox".consumer_inbox as next
+      where next.consumer_name > handler.consumer_name order by next.consumer_name limit 1)
+    from handler where handler.consumer_name is not null
 )
 select name from "sagabox".consumer_group
 union
-select consumer from handler where consumer is not null and not $1::boolean
+select consumer_name from handler where consumer_name is not null and not $1::boolean
   order by name
   limit 500;
 
@@ -1384,13 +1386,13 @@ select consumer_group.name, to_char(subscription.created_at at time zone 'UTC',
 select exists (select 1 from "sagabox".subscription) as known;
 
 -- sagabox.explain.inbox: for roles that may read contents
-select inbox.consumer, to_char(inbox.consumed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as consumed_at,
-    inbox.processing_duration_ms, inbox.effect,
+select inbox.consumer_name as consumer, to_char(inbox.consumed_at at time zone 'UTC',
+    'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as consumed_at, inbox.processing_duration_ms, inbox.effect,
     inbox.effect_of, inbox.undone_by
   from (select name from "sagabox".consumer_group
     union select consumer from "sagabox".dead_letter where message_id = $1::text and consumer is not null
     union select unnest($2::text::text[])) as known (name)
-  join "sagabox".consumer_inbox as inbox on inbox.consumer = known.name and inbox.event_id = $1::text
+  join "sagabox".consumer_inbox as inbox on inbox.consumer_name = known.name and inbox.event_id = $1::text
   order by inbox.consumed_at;
 
 -- sagabox.explain.letters: for roles that may read contents
@@ -1400,7 +1402,7 @@ select id::text, origin, consumer, reason, attempts, error_type, left(error_mess
   from "sagabox".dead_letter as letter where message_id = $1::text order by letter.id;
 
 -- sagabox.explain.saga: for roles that may read contents
-select id, type, status, current_step from "sagabox".saga_instance where id = $1::text;
+select id, saga_type as type, status, current_step from "sagabox".saga_instance where id = $1::text;
 
 -- sagabox.explain.actions: for roles that may read contents
 select to_char(log.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, log.actor, log.action, log.reason,
@@ -1693,7 +1695,7 @@ select one.id, one.name, depth.waiting, depth.failed, depth.exact, depth.topics,
 
 -- sagabox.overview.sagas
 select status, count(*)::integer as count
-  from (select status from "sagabox".saga_instance where ended_at is null limit $1::integer) as open
+  from (select status from "sagabox".saga_instance where completed_at is null limit $1::integer) as open
   group by status;
 
 -- sagabox.overview.unread
@@ -1740,7 +1742,7 @@ select late.lane, late.worker, known.name as consumer,
               and row.seq = later.seq)) else (select coalesce(bool_and(done.lane <> late.lane % 256), false)
                 and coalesce(bool_or(done.topic = late.topic and done.written_at > late.due_at), false)
               from (select event_id from "sagabox".consumer_inbox
-                  where consumer = known.name
+                  where consumer_name = known.name
                       and consumed_at > clock_timestamp() - interval '2 minutes' limit 1000) as lately
               join "sagabox".message as done on done.id = lately.event_id
                   and done.written_on >= late.written_on - 1) end
@@ -1857,12 +1859,12 @@ grant select, insert, update ("crashes", "noticed_at"), delete on table "sagabox
 grant insert, select ("id", "message_id", "origin", "consumer", "closed_at", "reason", "error_message") on table "sagabox"."dead_letter" to "sagabox_consumer";
 grant select, insert, update ("outcome", "body", "arrived_at") on table "sagabox"."reply" to "sagabox_consumer";
 grant select, insert, update ("open") on table "sagabox"."flow_event" to "sagabox_consumer";
-grant select, insert, update ("status", "state", "current_step", "waits_for", "waiting_since", "last_error", "retry_count", "due_at", "version", "claims", "updated_at", "ended_at", "claimed_by", "claimed_until", "attachments") on table "sagabox"."saga_instance" to "sagabox_saga";
+grant select, insert, update ("status", "state", "current_step", "waits_for", "waiting_since", "last_error", "retry_count", "due_at", "version", "claims", "updated_at", "completed_at", "claimed_by", "claimed_until", "attachments") on table "sagabox"."saga_instance" to "sagabox_saga";
 grant select, insert, update ("saga_id", "correlation_id"), delete on table "sagabox"."saga_mail" to "sagabox_saga";
 grant select, insert, update ("steps", "error", "closed_at", "resolution") on table "sagabox"."saga_incident" to "sagabox_saga";
 grant insert ("saga_id", "version", "event_type", "step", "old_status", "new_status", "note", "cause", "user_id", "reason", "trace_id", "input", "drawn", "changes") on table "sagabox"."saga_audit_log" to "sagabox_saga";
 grant usage on sequence "sagabox"."saga_audit_log_seq" to "sagabox_saga";
-grant select, insert ("type", "version", "hash", "structure"), update ("hash", "structure", "registered_at") on table "sagabox"."saga_definition" to "sagabox_saga";
+grant select, insert ("saga_type", "version", "hash", "structure"), update ("hash", "structure", "registered_at") on table "sagabox"."saga_definition" to "sagabox_saga";
 grant select on table "sagabox"."schema_migration" to "sagabox_viewer";
 grant select on table "sagabox"."masked_message" to "sagabox_viewer";
 grant select on table "sagabox"."masked_outbox_events" to "sagabox_viewer";
@@ -1892,9 +1894,9 @@ grant select ("lane", "seq", "topic", "type", "message_id", "written_on", "prior
 grant select ("id", "due_at", "kind", "type", "schema_version", "topic", "saga_id", "correlation_id", "causation_id", "traceparent", "source", "priority", "max_attempts", "lane", "written_at", "expires_at") on table "sagabox"."scheduled" to "sagabox_viewer";
 grant select ("lane", "seq", "topic", "type", "message_id", "written_on", "priority", "attempts", "max_attempts", "due_at", "lease_until", "expires_at", "again") on table "sagabox"."queue" to "sagabox_viewer";
 grant select ("id", "kind", "type", "schema_version", "topic", "saga_id", "correlation_id", "causation_id", "traceparent", "source", "priority", "max_attempts", "lane", "seq", "written_on", "written_at", "expires_at") on table "sagabox"."message" to "sagabox_viewer";
-grant select ("consumer", "event_id", "source_topic", "event_type", "consumed_at", "processing_duration_ms", "effect", "effect_of", "undone_by") on table "sagabox"."consumer_inbox" to "sagabox_viewer";
+grant select ("consumer_name", "event_id", "source_topic", "event_type", "consumed_at", "processing_duration_ms", "effect", "effect_of", "undone_by") on table "sagabox"."consumer_inbox" to "sagabox_viewer";
 grant select ("id", "origin", "consumer", "message_id", "kind", "type", "schema_version", "topic", "saga_id", "correlation_id", "causation_id", "traceparent", "source", "priority", "attempts", "max_attempts", "reason", "error_type", "written_at", "expires_at", "failed_at", "closed_at", "closed_as", "held_lane") on table "sagabox"."dead_letter" to "sagabox_viewer";
-grant select ("id", "type", "status", "current_step", "ended_at") on table "sagabox"."saga_instance" to "sagabox_viewer";
+grant select ("id", "saga_type", "status", "current_step", "completed_at") on table "sagabox"."saga_instance" to "sagabox_viewer";
 grant select, update ("closed_at", "closed_as", "fingerprint", "place") on table "sagabox"."dead_letter" to "sagabox_operator";
 grant select, insert ("letter_id", "actor", "reason", "before_hash", "after_hash", "contract") on table "sagabox"."dead_letter_edit" to "sagabox_operator";
 grant execute on function "sagabox"."dead_letter_rearm" to "sagabox_operator";
@@ -1914,7 +1916,7 @@ grant insert, select on table "sagabox"."queue" to "sagabox_operator";
 grant usage on sequence "sagabox"."queue_seq" to "sagabox_operator";
 grant execute on function "sagabox"."retire_consumer" to "sagabox_operator";
 grant execute on function "sagabox"."lock_subscriptions" to "sagabox_operator";
-grant select ("ctid", "consumer", "event_id", "consumed_at", "processing_duration_ms", "effect", "effect_of", "undone_by") on table "sagabox"."consumer_inbox" to "sagabox_operator";
+grant select ("ctid", "consumer_name", "event_id", "consumed_at", "processing_duration_ms", "effect", "effect_of", "undone_by") on table "sagabox"."consumer_inbox" to "sagabox_operator";
 grant select, update ("open") on table "sagabox"."flow_event" to "sagabox_operator";
 grant select, update ("updated_at") on table "sagabox"."saga_instance" to "sagabox_operator";
 grant select, insert on table "sagabox"."saga_mail" to "sagabox_operator";
@@ -1936,7 +1938,7 @@ grant select ("message_id", "written_on", "last_error"), update ("last_error") o
 grant select ("message_id", "written_on", "last_error"), update ("last_error") on table "sagabox"."queue" to "sagabox_privacy";
 grant select ("request_id", "outcome", "body"), update ("body") on table "sagabox"."reply" to "sagabox_privacy";
 grant select on table "sagabox"."blob_chunk" to "sagabox_privacy";
-grant select, update ("status", "due_at", "claimed_by", "claimed_until", "claims", "version", "updated_at", "last_error", "ended_at") on table "sagabox"."saga_instance" to "sagabox_privacy";
+grant select, update ("status", "due_at", "claimed_by", "claimed_until", "claims", "version", "updated_at", "last_error", "completed_at") on table "sagabox"."saga_instance" to "sagabox_privacy";
 grant select on table "sagabox"."saga_mail" to "sagabox_privacy";
 grant select, insert, update ("error", "closed_at", "resolution") on table "sagabox"."saga_incident" to "sagabox_privacy";
 grant insert ("saga_id", "version", "event_type", "step", "old_status", "new_status", "note", "cause", "user_id", "reason", "trace_id", "input", "drawn", "changes"), select ("saga_id") on table "sagabox"."saga_audit_log" to "sagabox_privacy";
@@ -1975,64 +1977,76 @@ select pg_has_role(class.relowner, 'USAGE') as owns, current_user as role
 -- ══ src/admin/sagas/statements.ts ══════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.admin.list_sagas: without a filter
-select instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
-    instance.current_step, instance.waits_for, instance.version, instance.last_error, instance.retry_count,
-    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place,
-    instance.claimed_by, to_char(instance.waiting_since at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as waiting_since, to_char(instance.due_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as due_at, to_char(instance.claimed_until at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as claimed_until, to_char(instance.started_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as started_at, to_char(instance.updated_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as updated_at, to_char(instance.ended_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as ended_at from "sagabox".saga_instance as instance  order by instance.id desc limit $1::integer;
+select instance.id, instance.saga_type as type, instance.definition_version as "definitionVersion",
+    instance.correlation_id as "correlationId", instance.status, instance.current_step as "currentStep",
+    instance.waits_for as "waitsFor", to_char(instance.waiting_since at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
+    instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
+    instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
+    instance.parent_place as "parentStep", to_char(instance.due_at at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
+    to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
+        to_char(instance.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+    to_char(instance.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "updatedAt",
+        to_char(instance.completed_at at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "completedAt" from "sagabox".saga_instance as instance  order by instance.id desc limit $1::integer;
 
 -- sagabox.admin.list_sagas: with every filter
-select instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
-    instance.current_step, instance.waits_for, instance.version, instance.last_error, instance.retry_count,
-    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place,
-    instance.claimed_by, to_char(instance.waiting_since at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as waiting_since, to_char(instance.due_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as due_at, to_char(instance.claimed_until at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as claimed_until, to_char(instance.started_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as started_at, to_char(instance.updated_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as updated_at, to_char(instance.ended_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as ended_at from "sagabox".saga_instance as instance where instance.type = $2::text
+select instance.id, instance.saga_type as type, instance.definition_version as "definitionVersion",
+    instance.correlation_id as "correlationId", instance.status, instance.current_step as "currentStep",
+    instance.waits_for as "waitsFor", to_char(instance.waiting_since at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
+    instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
+    instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
+    instance.parent_place as "parentStep", to_char(instance.due_at at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
+    to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
+        to_char(instance.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+    to_char(instance.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "updatedAt",
+        to_char(instance.completed_at at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "completedAt" from "sagabox".saga_instance as instance where instance.saga_type = $2::text
         and instance.status = $3::text and (instance.current_step = $4::text or split_part(instance.current_step, '@',
         1) = $4::text) and instance.correlation_id = $5::text and instance.message_correlation_id = $6::text
-        and instance.started_at < clock_timestamp() - $7::double precision * interval '1 ms'
+        and instance.created_at < clock_timestamp() - $7::double precision * interval '1 ms'
         and instance.id < $8::text order by instance.id desc limit $1::integer;
 
 -- sagabox.admin.show_saga
-select instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
-    instance.current_step, instance.waits_for, instance.version, instance.last_error, instance.retry_count,
-    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place,
-    instance.claimed_by, to_char(instance.waiting_since at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as waiting_since, to_char(instance.due_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as due_at, to_char(instance.claimed_until at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as claimed_until, to_char(instance.started_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as started_at, to_char(instance.updated_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as updated_at, to_char(instance.ended_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as ended_at, instance.input::text as input, instance.state::text as state,
-    extract(epoch from clock_timestamp()) * 1000 as now_ms,
+select instance.id, instance.saga_type as type, instance.definition_version as "definitionVersion",
+    instance.correlation_id as "correlationId", instance.status, instance.current_step as "currentStep",
+    instance.waits_for as "waitsFor", to_char(instance.waiting_since at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
+    instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
+    instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
+    instance.parent_place as "parentStep", to_char(instance.due_at at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
+    to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
+        to_char(instance.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+    to_char(instance.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "updatedAt",
+        to_char(instance.completed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "completedAt",
+        instance.input::text as input, instance.state::text as state,
     (select count(*)::integer from "sagabox".saga_mail as mail where mail.saga_id = instance.id) as mail
   from "sagabox".saga_instance as instance where instance.id = $1::text;
 
 -- sagabox.admin.children
-select instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
-    instance.current_step, instance.waits_for, instance.version, instance.last_error, instance.retry_count,
-    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place,
-    instance.claimed_by, to_char(instance.waiting_since at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as waiting_since, to_char(instance.due_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as due_at, to_char(instance.claimed_until at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as claimed_until, to_char(instance.started_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as started_at, to_char(instance.updated_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as updated_at, to_char(instance.ended_at at time zone 'UTC',
-        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as ended_at from "sagabox".saga_instance as instance where instance.parent_id = $1::text order by instance.id limit 1000;
+select instance.id, instance.saga_type as type, instance.definition_version as "definitionVersion",
+    instance.correlation_id as "correlationId", instance.status, instance.current_step as "currentStep",
+    instance.waits_for as "waitsFor", to_char(instance.waiting_since at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
+    instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
+    instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
+    instance.parent_place as "parentStep", to_char(instance.due_at at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
+    to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
+        to_char(instance.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+    to_char(instance.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "updatedAt",
+        to_char(instance.completed_at at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "completedAt" from "sagabox".saga_instance as instance where instance.parent_id = $1::text order by instance.id limit 1000;
 
 -- sagabox.admin.history
-select line.id::text, line.version, line.event_type, line.step, line.old_status, line.new_status, line.note,
-    line.cause, line.user_id, line.reason, line.trace_id, line.input::text as input,
-    line.changes::text as changes, to_char(line.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at
+select line.id::text, to_char(line.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, line.version,
+    line.event_type as event, line.step,
+    line.old_status as "from", line.new_status as "to", line.note, line.cause, line.user_id as actor,
+    line.reason, line.trace_id as "traceId", line.input::text as input, line.changes::text as changes
   from "sagabox".saga_audit_log as line
   where line.saga_id = $1::text and line.id > $2::bigint
   order by line.id limit $3::integer;
@@ -2045,14 +2059,15 @@ select line.id from "sagabox".saga_audit_log as line
   where line.saga_id = $1::text and line.cause = $2::text limit 1;
 
 -- sagabox.admin.incidents
-select incident.id::text, incident.saga_id, instance.type, instance.correlation_id,
-    to_json(incident.steps)::text as steps, incident.error, incident.resolution,
-    to_char(incident.opened_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as opened_at,
-        to_char(incident.closed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as closed_at
+select incident.id::text, incident.saga_id as "sagaId", instance.saga_type as type,
+    instance.correlation_id as "correlationId", to_json(incident.steps)::text as steps, incident.error,
+    to_char(incident.opened_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "openedAt",
+        to_char(incident.closed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "closedAt",
+        incident.resolution
   from "sagabox".saga_incident as incident
   join "sagabox".saga_instance as instance on instance.id = incident.saga_id
   where ($2::boolean is null or (incident.closed_at is null) = $2::boolean)
-    and ($3::text is null or instance.type = $3::text)
+    and ($3::text is null or instance.saga_type = $3::text)
     and ($4::text is null or incident.saga_id = $4::text)
     and ($5::bigint is null or incident.id < $5::bigint)
   order by incident.id desc limit $1::integer;
@@ -2065,36 +2080,37 @@ mailed as materialized (
     where mail.saga_id is not null and mail.arrived_at < (select at from horizon)
     group by mail.saga_id),
 suspects as (
-  select id from "sagabox".saga_instance where ended_at is null and status = 'failed'
+  select id from "sagabox".saga_instance where completed_at is null and status = 'failed'
   union
   select id from "sagabox".saga_instance
-    where ended_at is null and status in ('started', 'running', 'completing', 'compensating')
+    where completed_at is null and status in ('started', 'running', 'completing', 'compensating')
       and updated_at < (select at from horizon)
   union
   select id from "sagabox".saga_instance where due_at < (select at from horizon)
   union
   select saga_id from mailed),
 judged as (
-  select instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
-      instance.current_step, instance.waits_for, instance.version, instance.last_error, instance.retry_count,
-      instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place,
-      instance.claimed_by, to_char(instance.waiting_since at time zone 'UTC',
-          'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as waiting_since, to_char(instance.due_at at time zone 'UTC',
-          'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as due_at, to_char(instance.claimed_until at time zone 'UTC',
-          'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as claimed_until, to_char(instance.started_at at time zone 'UTC',
-          'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as started_at, to_char(instance.updated_at at time zone 'UTC',
-          'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as updated_at, to_char(instance.ended_at at time zone 'UTC',
-          'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as ended_at,
+  select instance.id, instance.saga_type as type, instance.definition_version as "definitionVersion",
+      instance.correlation_id as "correlationId", instance.status, instance.current_step as "currentStep",
+      instance.waits_for as "waitsFor", to_char(instance.waiting_since at time zone 'UTC',
+          'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
+      instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
+      instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
+      instance.parent_place as "parentStep", to_char(instance.due_at at time zone 'UTC',
+          'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
+      to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
+          to_char(instance.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+      to_char(instance.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "updatedAt",
+          to_char(instance.completed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "completedAt",
       to_char(least(mailed.since, case when instance.due_at < horizon.at then instance.due_at end) at time zone 'UTC',
-          'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as overdue_since,
+          'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "overdueSince",
       case when instance.status = 'failed' then instance.state::text end as state,
-      instance.updated_at as quiet_since,
       case
       when instance.status = 'failed' then 'incident'
       when (instance.due_at < horizon.at or mailed.since is not null)
       and instance.claimed_until > horizon.now then 'held'
       when instance.due_at < horizon.at or mailed.since is not null then 'unclaimed'
-      when instance.ended_at is null and instance.updated_at < horizon.at
+      when instance.completed_at is null and instance.updated_at < horizon.at
       and instance.waits_for !~ '^(wait|delay|child):' then 'slow'
       end as reason
     from suspects
@@ -2103,22 +2119,22 @@ judged as (
     left join mailed on mailed.saga_id = instance.id)
 select * from judged
   where reason is not null and ($2::text is null or type = $2::text)
-  order by array_position(array['incident', 'unclaimed', 'held', 'slow'], reason), quiet_since
+  order by array_position(array['incident', 'unclaimed', 'held', 'slow'], reason), "updatedAt"
   limit $3::integer;
 
 -- sagabox.admin.page
 select instance.id from "sagabox".saga_instance as instance
-  where (instance.ended_at is null) = $1::boolean
-    and ($2::text is null or instance.type = $2::text)
+  where (instance.completed_at is null) = $1::boolean
+    and ($2::text is null or instance.saga_type = $2::text)
     and ($3::text is null or instance.id < $3::text)
-    and instance.type in (select json_array_elements_text($5::json))
+    and instance.saga_type in (select json_array_elements_text($5::json))
   order by instance.id desc limit $4::integer;
 
 -- sagabox.admin.strangers
-select instance.type, count(*)::integer as open from "sagabox".saga_instance as instance
-  where instance.ended_at is null and ($2::text is null or instance.type = $2::text)
-    and instance.type not in (select json_array_elements_text($1::json))
-  group by instance.type order by instance.type;
+select instance.saga_type as type, count(*)::integer as open from "sagabox".saga_instance as instance
+  where instance.completed_at is null and ($2::text is null or instance.saga_type = $2::text)
+    and instance.saga_type not in (select json_array_elements_text($1::json))
+  group by instance.saga_type order by instance.saga_type;
 
 -- sagabox.admin.turns
 select line.version, line.event_type, line.step, line.old_status, line.new_status, line.input::text as input,
@@ -2360,7 +2376,7 @@ select number::text, encode(hash, 'hex') as hash, (count(*) over ())::text as co
 -- partitionStatements.needed: for the saga log and October 2026
 select exists (
   select 1 from "sagabox".saga_instance as instance
-    where instance.started_at < timestamptz '2026-11-01T00:00:00Z'
+    where instance.created_at < timestamptz '2026-11-01T00:00:00Z'
       and exists (select 1 from "sagabox".saga_audit_log_202610 as line where line.saga_id = instance.id)) as needed;
 
 -- partitionStatements.sealsNeeded: for the saga log and October 2026
@@ -2716,20 +2732,20 @@ delete from "sagabox".flow_event
 -- ══ src/inbox/statements.ts ════════════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.inbox.remember
-insert into "sagabox".consumer_inbox (consumer, event_id, source_topic, event_type, payload)
+insert into "sagabox".consumer_inbox (consumer_name, event_id, source_topic, event_type, payload)
 values ($1::text, $2::text, $3::text, $4::text, $5::text)
   on conflict do nothing
   returning 1;
 
 -- sagabox.inbox.remember_in_time
-insert into "sagabox".consumer_inbox (consumer, event_id, source_topic, event_type, payload)
+insert into "sagabox".consumer_inbox (consumer_name, event_id, source_topic, event_type, payload)
 select $1::text, $2::text, $3::text, $4::text, $5::text
   where coalesce($6::text::timestamptz > clock_timestamp(), true)
   on conflict do nothing
   returning 1;
 
 -- sagabox.inbox.remember_all
-insert into "sagabox".consumer_inbox (consumer, event_id, source_topic, event_type, payload)
+insert into "sagabox".consumer_inbox (consumer_name, event_id, source_topic, event_type, payload)
 select $1::text, given.id, given.topic, given.type, given.payload
   from unnest($2::text::text[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::timestamptz[])
     as given (id, topic, type, payload, expires_at)
@@ -2738,19 +2754,19 @@ select $1::text, given.id, given.topic, given.type, given.payload
   on conflict do nothing;
 
 -- sagabox.inbox.remember_alike
-insert into "sagabox".consumer_inbox (consumer, event_id, source_topic, event_type)
+insert into "sagabox".consumer_inbox (consumer_name, event_id, source_topic, event_type)
 select $1::text, given.id, $3::text, $4::text
   from unnest($2::text::text[]) as given (id)
   order by given.id
   on conflict do nothing;
 
 -- sagabox.inbox.pass_over
-insert into "sagabox".consumer_inbox (consumer, event_id, source_topic, event_type, effect)
+insert into "sagabox".consumer_inbox (consumer_name, event_id, source_topic, event_type, effect)
 values ($1::text, $2::text, $3::text, $4::text, false)
   on conflict do nothing;
 
 -- sagabox.inbox.claim
-insert into "sagabox".consumer_inbox (consumer, event_id, source_topic, event_type, payload, effect)
+insert into "sagabox".consumer_inbox (consumer_name, event_id, source_topic, event_type, payload, effect)
 select $1::text, given.id, given.topic, given.type, given.payload, given.own
   from (select $2::text, $3::text, $4::text, $5::text, true
     union all
@@ -2767,11 +2783,11 @@ select origin.event_id as id, origin.result
   from unnest($2::text::text[]) as given (id)
   cross join lateral (
     select entry.effect, coalesce(entry.effect_of, entry.event_id) as origin_id from "sagabox".consumer_inbox as entry
-      where entry.consumer = $1::text and entry.event_id = given.id offset 0) as found
+      where entry.consumer_name = $1::text and entry.event_id = given.id offset 0) as found
   cross join lateral (
     select entry.event_id, entry.result, entry.effect, entry.undone_by,
         entry.consumed_at from "sagabox".consumer_inbox as entry
-      where entry.consumer = $1::text and entry.event_id = found.origin_id offset 0) as origin
+      where entry.consumer_name = $1::text and entry.event_id = found.origin_id offset 0) as origin
   where found.effect and origin.effect and origin.undone_by is null
   order by origin.consumed_at
   limit 1;
@@ -2784,10 +2800,10 @@ update "sagabox".consumer_inbox as origin set undone_by = $3::text
         cross join lateral (
           select entry.effect, coalesce(entry.effect_of,
               entry.event_id) as origin_id from "sagabox".consumer_inbox as entry
-            where entry.consumer = $1::text and entry.event_id = given.id offset 0) as found
+            where entry.consumer_name = $1::text and entry.event_id = given.id offset 0) as found
         cross join lateral (
           select entry.ctid as place from "sagabox".consumer_inbox as entry
-            where entry.consumer = $1::text
+            where entry.consumer_name = $1::text
                 and entry.event_id = found.origin_id offset 0) as origin where found.effect))
   returning origin.event_id;
 
@@ -2795,20 +2811,20 @@ update "sagabox".consumer_inbox as origin set undone_by = $3::text
 select 1 from unnest($2::text::text[]) as given (id)
   cross join lateral (
     select entry.effect from "sagabox".consumer_inbox as entry
-      where entry.consumer = $1::text and entry.event_id = given.id offset 0) as found where found.effect limit 1;
+      where entry.consumer_name = $1::text and entry.event_id = given.id offset 0) as found where found.effect limit 1;
 
 -- sagabox.inbox.adopt
-update "sagabox".consumer_inbox set effect_of = $3::text, result = $4::text where consumer = $1::text
+update "sagabox".consumer_inbox set effect_of = $3::text, result = $4::text where consumer_name = $1::text
     and event_id = $2::text;
 
 -- sagabox.inbox.without_effect
-update "sagabox".consumer_inbox set effect = false where consumer = $1::text and event_id = $2::text;
+update "sagabox".consumer_inbox set effect = false where consumer_name = $1::text and event_id = $2::text;
 
 -- sagabox.inbox.recall
 select found.event_id, found.result from unnest($2::text::text[]) as given (id)
   cross join lateral (
     select entry.event_id, entry.result from "sagabox".consumer_inbox as entry
-      where entry.consumer = $1::text and entry.event_id = given.id offset 0) as found;
+      where entry.consumer_name = $1::text and entry.event_id = given.id offset 0) as found;
 
 -- sagabox.inbox.recall_all
 select found.event_id,
@@ -2816,17 +2832,17 @@ select found.event_id,
   from unnest($2::text::text[]) as given (id)
   cross join lateral (
     select entry.event_id, entry.xmin, entry.consumed_at from "sagabox".consumer_inbox as entry
-      where entry.consumer = $1::text and entry.event_id = given.id offset 0) as found;
+      where entry.consumer_name = $1::text and entry.event_id = given.id offset 0) as found;
 
 -- sagabox.inbox.finish
 update "sagabox".consumer_inbox set processing_duration_ms = $3::integer, result = $4::text
-  where consumer = $1::text and event_id = $2::text;
+  where consumer_name = $1::text and event_id = $2::text;
 
 -- sagabox.inbox.finish_all
 update "sagabox".consumer_inbox set processing_duration_ms = $2::integer where ctid = any(array(select found.place from unnest($3::text::text[]) as given (id)
     cross join lateral (
       select entry.ctid as place from "sagabox".consumer_inbox as entry
-        where entry.consumer = $1::text and entry.event_id = given.id offset 0) as found));
+        where entry.consumer_name = $1::text and entry.event_id = given.id offset 0) as found));
 
 -- sagabox.inbox.finish_with_results
 update "sagabox".consumer_inbox
@@ -2835,17 +2851,17 @@ update "sagabox".consumer_inbox
   where ctid = any(array(select found.place from unnest($3::text::text[]) as given (id)
       cross join lateral (
         select entry.ctid as place from "sagabox".consumer_inbox as entry
-          where entry.consumer = $1::text and entry.event_id = given.id offset 0) as found));
+          where entry.consumer_name = $1::text and entry.event_id = given.id offset 0) as found));
 
 -- sagabox.inbox.stats
-select consumer, count(*)::double precision as total,
+select consumer_name as consumer, count(*)::double precision as total,
     to_char(min(consumed_at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as oldest,
     count(*) filter (where consumed_at > clock_timestamp() - interval '1 hour')::double precision as last_hour,
     count(*) filter (where consumed_at > clock_timestamp() - interval '1 day')::double precision as last_day
   from "sagabox".consumer_inbox
-  where $1::text is null or consumer = $1::text
-  group by consumer
-  order by consumer;
+  where $1::text is null or consumer_name = $1::text
+  group by consumer_name
+  order by consumer_name;
 
 -- sagabox.inbox.forget
 delete from "sagabox".consumer_inbox
@@ -2905,7 +2921,7 @@ with dead as (
   select dead.consumer, left_behind.id, max(dead.alone::integer) as crashes
     from dead, unnest(dead.event_ids) as left_behind (id)
     where (select true from "sagabox".consumer_inbox as done
-        where done.consumer = dead.consumer and done.event_id = left_behind.id) is null
+        where done.consumer_name = dead.consumer and done.event_id = left_behind.id) is null
     group by dead.consumer, left_behind.id
 )
 insert into "sagabox".suspect (consumer, event_id, crashes)
@@ -2919,11 +2935,11 @@ delete from "sagabox".suspect where consumer = $1::text and event_id = $2::text;
 
 -- sagabox.inbox.once: around a query of the user without parameters
 with fresh as (
-  insert into "sagabox".consumer_inbox (consumer, event_id, source_topic, event_type)
+  insert into "sagabox".consumer_inbox (consumer_name, event_id, source_topic, event_type)
   select $1::text, $2::text, $3::text, $4::text
     where coalesce($5::text::timestamptz > clock_timestamp(), true)
     on conflict do nothing
-    returning consumer, event_id
+    returning consumer_name, event_id
 ), effect as (
   select name from customer join fresh on true
 )
@@ -2931,11 +2947,11 @@ select exists (select 1 from fresh) as fresh, (select count(*) from effect) as e
 
 -- sagabox.inbox.once: around a write of the user with one parameter
 with fresh as (
-  insert into "sagabox".consumer_inbox (consumer, event_id, source_topic, event_type)
+  insert into "sagabox".consumer_inbox (consumer_name, event_id, source_topic, event_type)
   select $2::text, $3::text, $4::text, $5::text
     where coalesce($6::text::timestamptz > clock_timestamp(), true)
     on conflict do nothing
-    returning consumer, event_id
+    returning consumer_name, event_id
 ), effect as (
   insert into customer (name) select $1::text from fresh
 )
@@ -2943,7 +2959,7 @@ select exists (select 1 from fresh) as fresh;
 
 -- sagabox.inbox.claimed: around a query of the user without parameters
 with fresh as (
-  select $1::text as consumer, $2::text as event_id
+  select $1::text as consumer_name, $2::text as event_id
 ), effect as (
   select name from customer join fresh on true
 )
@@ -2951,7 +2967,7 @@ select true as fresh, (select count(*) from effect) as effects;
 
 -- sagabox.inbox.claimed: around a write of the user with one parameter
 with fresh as (
-  select $2::text as consumer, $3::text as event_id
+  select $2::text as consumer_name, $3::text as event_id
 ), effect as (
   insert into customer (name) select $1::text from fresh
 )
@@ -4692,15 +4708,15 @@ update "sagabox".legal_hold
   where subject = $1::text and released_at is null;
 
 -- sagabox.privacy.live_sagas
-select id, type, status from "sagabox".saga_instance
-  where subject = $1::text and ended_at is null order by id limit 1000;
+select id, saga_type as type, status from "sagabox".saga_instance
+  where subject = $1::text and completed_at is null order by id limit 1000;
 
 -- sagabox.privacy.park_sagas
 with parked as (
   update "sagabox".saga_instance
     set status = 'failed', due_at = null, claimed_by = null, claimed_until = null, claims = 0,
       version = version + 1, updated_at = clock_timestamp(), last_error = $2::text
-    where subject = $1::text and ended_at is null and true
+    where subject = $1::text and completed_at is null and true
     returning id, version, trace_id, current_step),
 incident as (
   insert into "sagabox".saga_incident (saga_id, steps, error)
@@ -4716,7 +4732,7 @@ with parked as (
   update "sagabox".saga_instance
     set status = 'failed', due_at = null, claimed_by = null, claimed_until = null, claims = 0,
       version = version + 1, updated_at = clock_timestamp(), last_error = $2::text
-    where subject = $1::text and ended_at is null and last_error is distinct from $2::text and exists (
+    where subject = $1::text and completed_at is null and last_error is distinct from $2::text and exists (
       select from unnest($4::text::text[]) as k where strpos(input::text, k) > 0 or strpos(state::text, k) > 0)
     returning id, version, trace_id, current_step),
 incident as (
@@ -4731,9 +4747,9 @@ select id, version, 'failed', 'failed', $2::text, 'erasure', $3::text, trace_id 
 -- sagabox.privacy.end_saga
 with ended as (
   update "sagabox".saga_instance
-    set status = 'compensated', ended_at = clock_timestamp(), version = version + 1, due_at = null,
+    set status = 'compensated', completed_at = clock_timestamp(), version = version + 1, due_at = null,
       updated_at = clock_timestamp()
-    where id = $1::text and ended_at is null and subject is not null and last_error = $2::text
+    where id = $1::text and completed_at is null and subject is not null and last_error = $2::text
     returning id, version, trace_id),
 closed as (
   update "sagabox".saga_incident set closed_at = clock_timestamp(), resolution = 'ended as it was'
@@ -4917,8 +4933,8 @@ select letter.id::text as letter_id, letter.message_id as id, letter.type, lette
   order by letter.id limit 100;
 
 -- sagabox.privacy.sagas_of
-select id, type, status, input::text as input, state::text as state, version, to_char(started_at at time zone 'utc',
-    'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at
+select id, saga_type as type, status, input::text as input, state::text as state, version,
+    to_char(created_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at
   from "sagabox".saga_instance where subject = $1::text and id > $2::text order by id limit 100;
 
 -- ══ src/requests/statements.ts ═════════════════════════════════════════════════════════════════════════════════════
@@ -4954,24 +4970,24 @@ delete from "sagabox".reply
 -- ══ src/saga/definition-statements.ts ══════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.saga.read_definitions
-select type, version, hash, structure::text as structure from "sagabox".saga_definition
-  where type || '/' || version = any($1::text::text[]);
+select saga_type as type, version, hash, structure::text as structure from "sagabox".saga_definition
+  where saga_type || '/' || version = any($1::text::text[]);
 
 -- sagabox.saga.add_definition
-insert into "sagabox".saga_definition (type, version, hash, structure)
+insert into "sagabox".saga_definition (saga_type, version, hash, structure)
 values ($1::text, $2::integer, $3::text, $4::text::json)
-  on conflict (type, version) do nothing
-  returning type;
+  on conflict (saga_type, version) do nothing
+  returning saga_type as type;
 
 -- sagabox.saga.replace_definition
 update "sagabox".saga_definition
   set hash = $3::text, structure = $4::text::json, registered_at = clock_timestamp()
-  where type = $1::text and version = $2::integer and hash = $5::text;
+  where saga_type = $1::text and version = $2::integer and hash = $5::text;
 
 -- sagabox.saga.unfit_records
 with unfinished as (
   select id, state from "sagabox".saga_instance
-    where type = $1::text and definition_version = $2::integer and ended_at is null limit 100000),
+    where saga_type = $1::text and definition_version = $2::integer and completed_at is null limit 100000),
 begun as (
   select distinct unfinished.id, split_part(record.key, '@', 1) as path
     from unfinished
@@ -4989,30 +5005,30 @@ select path, count(distinct id)::integer as instances from begun
 
 -- sagabox.saga.encrypted_unfinished
 select id from "sagabox".saga_instance
-  where type = $1::text and definition_version = $2::integer and ended_at is null
+  where saga_type = $1::text and definition_version = $2::integer and completed_at is null
     and state -> '$sealed' is not null
   limit 1000;
 
 -- sagabox.saga.count_unfinished
 select count(*)::integer as count
   from (select 1 from "sagabox".saga_instance
-      where type = $1::text and definition_version = $2::integer and ended_at is null limit 100000) as open;
+      where saga_type = $1::text and definition_version = $2::integer and completed_at is null limit 100000) as open;
 
 -- ══ src/saga/statements.ts ═════════════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.saga.insert
 with saved as (
   insert into "sagabox".saga_instance
-      (id, type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
+      (id, saga_type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
             parent_id, parent_place, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
-            due_at, version, ended_at, claimed_by, claimed_until, claims, subject, attachments)
+            due_at, version, completed_at, claimed_by, claimed_until, claims, subject, attachments)
   values ($1::text, $2::text, $3::integer, $4::text, $5::text::json, $6::text, $7::text, $8::text, $9::text, $10::text,
         $14::text, $15::text::json, $16::text, $17::text, to_timestamp($18::double precision / 1000),
         $19::text, $20::integer, to_timestamp($21::double precision / 1000), 1, case when $14::text in ('completed',
             'compensated') then clock_timestamp() end,
         $11::text, clock_timestamp() + $12::double precision * interval '1 ms',
         case when $11::text is null then 0 else 1 end, $13::text, $22::text::text[])
-    on conflict (type, correlation_id) do nothing
+    on conflict (saga_type, correlation_id) do nothing
     returning id, version, trace_id),
 logged as (
   insert into "sagabox".saga_audit_log
@@ -5025,23 +5041,23 @@ logged as (
       (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
     order by line.nr)
 select id, exists (select from "sagabox".saga_mail as pending
-    where pending.type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
+    where pending.saga_type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
       and pending.expires_at > clock_timestamp()) as has_input
   from saved;
 
 -- sagabox.saga.insert_failed
 with saved as (
   insert into "sagabox".saga_instance
-      (id, type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
+      (id, saga_type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
             parent_id, parent_place, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
-            due_at, version, ended_at, claimed_by, claimed_until, claims, subject, attachments)
+            due_at, version, completed_at, claimed_by, claimed_until, claims, subject, attachments)
   values ($1::text, $2::text, $3::integer, $4::text, $5::text::json, $6::text, $7::text, $8::text, $9::text, $10::text,
         $14::text, $15::text::json, $16::text, $17::text, to_timestamp($18::double precision / 1000),
         $19::text, $20::integer, to_timestamp($21::double precision / 1000), 1, case when $14::text in ('completed',
             'compensated') then clock_timestamp() end,
         $11::text, clock_timestamp() + $12::double precision * interval '1 ms',
         case when $11::text is null then 0 else 1 end, $13::text, $22::text::text[])
-    on conflict (type, correlation_id) do nothing
+    on conflict (saga_type, correlation_id) do nothing
     returning id, version, trace_id),
 logged as (
   insert into "sagabox".saga_audit_log
@@ -5059,16 +5075,16 @@ opened as (
     on conflict (saga_id) where closed_at is null
     do update set steps = excluded.steps, error = excluded.error)
 select id, exists (select from "sagabox".saga_mail as pending
-    where pending.type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
+    where pending.saga_type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
       and pending.expires_at > clock_timestamp()) as has_input
   from saved;
 
 -- sagabox.saga.collect
 update "sagabox".saga_mail set saga_id = $1::text, correlation_id = null
-  where type = $2::text and correlation_id = $3::text and saga_id is null and expires_at > clock_timestamp();
+  where saga_type = $2::text and correlation_id = $3::text and saga_id is null and expires_at > clock_timestamp();
 
 -- sagabox.saga.id_of
-select id from "sagabox".saga_instance where type = $1::text and correlation_id = $2::text;
+select id from "sagabox".saga_instance where saga_type = $1::text and correlation_id = $2::text;
 
 -- sagabox.saga.meet
 select pg_advisory_xact_lock(hashtextextended($1::text || chr(31) || $2::text, 7453)),
@@ -5076,23 +5092,23 @@ select pg_advisory_xact_lock(hashtextextended($1::text || chr(31) || $2::text, 7
     current_setting('transaction_isolation') <> 'read committed' as blind;
 
 -- sagabox.saga.load
-select instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
+select instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id, instance.status,
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
     instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms from "sagabox".saga_instance as instance where instance.id = $1::text for update;
 
 -- sagabox.saga.read
-select instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
+select instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id, instance.status,
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
     instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms from "sagabox".saga_instance as instance where instance.id = $1::text;
 
 -- sagabox.saga.load_by_key
-select instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
+select instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id, instance.status,
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
     instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms from "sagabox".saga_instance as instance
-  where instance.type = $1::text and instance.correlation_id = $2::text for update;
+  where instance.saga_type = $1::text and instance.correlation_id = $2::text for update;
 
 -- sagabox.saga.save
 with free as (
@@ -5112,7 +5128,7 @@ saved as (
       due_at = case when instance.due_at <= clock_timestamp() and to_timestamp(free.due / 1000) <= clock_timestamp()
       then instance.due_at else to_timestamp(free.due / 1000) end,
       version = instance.version + 1, claims = 0, updated_at = clock_timestamp(),
-      attachments = free.attachments, ended_at = case when free.status in ('completed',
+      attachments = free.attachments, completed_at = case when free.status in ('completed',
           'compensated') then clock_timestamp() end,
       claimed_by = case when free.release then null else instance.claimed_by end,
       claimed_until = case when free.release then null else instance.claimed_until end
@@ -5158,10 +5174,10 @@ delete from "sagabox".saga_mail where saga_id = $1::text and id = any($2::text::
 delete from "sagabox".saga_mail where saga_id = $1::text;
 
 -- sagabox.saga.post
-insert into "sagabox".saga_mail (id, type, saga_id, cause, input, expires_at)
-select $2::text, instance.type, instance.id, $3::text, $4::text::json, 'infinity'
+insert into "sagabox".saga_mail (id, saga_type, saga_id, cause, input, expires_at)
+select $2::text, instance.saga_type, instance.id, $3::text, $4::text::json, 'infinity'
   from "sagabox".saga_instance as instance where instance.id = $1::text
-  on conflict (id, type) do nothing
+  on conflict (id, saga_type) do nothing
   returning saga_id;
 
 -- sagabox.saga.hold_attached
@@ -5172,10 +5188,10 @@ select blob.key, 'saga:' || $1::text from "sagabox".blob
   on conflict (key, used_by) do nothing;
 
 -- sagabox.saga.keep
-insert into "sagabox".saga_mail (id, type, correlation_id, cause, input, expires_at)
+insert into "sagabox".saga_mail (id, saga_type, correlation_id, cause, input, expires_at)
 values ($1::text, $2::text, $3::text, $4::text, $5::text::json,
       clock_timestamp() + $6::double precision * interval '1 ms')
-  on conflict (id, type) do nothing;
+  on conflict (id, saga_type) do nothing;
 
 -- sagabox.saga.claim
 update "sagabox".saga_instance as instance
@@ -5184,9 +5200,10 @@ update "sagabox".saga_instance as instance
   where instance.ctid = any(array(select due.ctid from "sagabox".saga_instance as due
       where due.due_at <= (select clock_timestamp())
         and (due.claimed_until is null or due.claimed_until < (select clock_timestamp()))
-        and due.type || '/' || due.definition_version = any($3::text::text[])
+        and due.saga_type || '/' || due.definition_version = any($3::text::text[])
       order by due.due_at limit $4::integer for update skip locked))
-  returning instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
+  returning instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id,
+      instance.status,
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
     instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms,
@@ -5199,9 +5216,10 @@ update "sagabox".saga_instance as instance
   where instance.ctid = any(array(select due.ctid from "sagabox".saga_instance as due
       where due.due_at <= (select clock_timestamp())
         and (due.claimed_until is null or due.claimed_until < (select clock_timestamp()))
-        and due.type || '/' || due.definition_version = any($3::text::text[]) and due.claims = 0
+        and due.saga_type || '/' || due.definition_version = any($3::text::text[]) and due.claims = 0
       order by due.due_at limit $4::integer for update skip locked))
-  returning instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
+  returning instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id,
+      instance.status,
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
     instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms,
@@ -5218,10 +5236,11 @@ update "sagabox".saga_instance as instance
         select own.ctid as place from "sagabox".saga_instance as own
           where own.id = pending.saga_id
             and (own.claimed_until is null or own.claimed_until < (select clock_timestamp()))
-            and own.type || '/' || own.definition_version = any($3::text::text[])
+            and own.saga_type || '/' || own.definition_version = any($3::text::text[])
             offset 0 for update skip locked) as due
       limit $4::integer))
-  returning instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
+  returning instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id,
+      instance.status,
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
     instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms,
@@ -5230,7 +5249,7 @@ update "sagabox".saga_instance as instance
 -- sagabox.saga.next_due
 select extract(epoch from due_at - clock_timestamp()) * 1000 as wait_ms from "sagabox".saga_instance
   where due_at is not null and (claimed_until is null or claimed_until < (select clock_timestamp()))
-    and type || '/' || definition_version = any($1::text::text[])
+    and saga_type || '/' || definition_version = any($1::text::text[])
   order by due_at limit 1;
 
 -- sagabox.saga.renew
@@ -5278,18 +5297,18 @@ logged as (
 select current_step from parked;
 
 -- sagabox.saga.orphans
-select type, definition_version, count(*)::integer as count from "sagabox".saga_instance
+select saga_type as type, definition_version, count(*)::integer as count from "sagabox".saga_instance
   where (due_at < clock_timestamp() - interval '10 seconds'
         or id in (select pending.saga_id from "sagabox".saga_mail as pending
             where pending.saga_id is not null
               and pending.arrived_at < clock_timestamp() - interval '10 seconds'))
     and (claimed_until is null or claimed_until < clock_timestamp())
-    and type || '/' || definition_version <> all($1::text::text[])
+    and saga_type || '/' || definition_version <> all($1::text::text[])
   group by 1, 2 order by 1, 2 limit 100;
 
 -- sagabox.saga.measure
 select status, count(*)::integer as count
-  from (select status from "sagabox".saga_instance where ended_at is null limit 100000) as open
+  from (select status from "sagabox".saga_instance where completed_at is null limit 100000) as open
   group by status
 union all
 select 'stuck', count(*)::integer
@@ -5299,7 +5318,7 @@ select 'stuck', count(*)::integer
 -- sagabox.saga.forget
 with old as (
   select id from "sagabox".saga_instance as instance
-    where instance.ended_at < (select clock_timestamp()) - $1::double precision * interval '1 ms'
+    where instance.completed_at < (select clock_timestamp()) - $1::double precision * interval '1 ms'
       and (select true from "sagabox".saga_instance as parent where parent.id = instance.parent_id) is null
     limit $2::integer for update skip locked),
 incidents as (delete from "sagabox".saga_incident where saga_id = any(array(select id from old))),
@@ -5400,7 +5419,7 @@ select case when not pg_is_in_recovery() then concat_ws(' ', extract(epoch from 
 -- ══ src/testing/statements.ts ══════════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.testing.lock_sagas
-select id, version, state::text as state from "sagabox".saga_instance where ended_at is null order by id for update;
+select id, version, state::text as state from "sagabox".saga_instance where completed_at is null order by id for update;
 
 -- sagabox.testing.move_sagas
 with moved as (
@@ -5408,7 +5427,7 @@ with moved as (
     set state = given.state, version = instance.version + 1,
         due_at = instance.due_at - $1::double precision * interval '1 ms',
       waiting_since = instance.waiting_since - $1::double precision * interval '1 ms',
-          started_at = instance.started_at - $1::double precision * interval '1 ms',
+          created_at = instance.created_at - $1::double precision * interval '1 ms',
       updated_at = instance.updated_at - $1::double precision * interval '1 ms'
     from json_to_recordset($2::json) as given (id text, state json)
     where instance.id = given.id

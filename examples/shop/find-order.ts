@@ -64,7 +64,7 @@ export async function openOrders(pool: Pool, schema: string): Promise<OpenOrders
   const { rows } = await pool.query<OpenOrders>(
     `select count(*) filter (where status <> 'failed')::integer as running,
             count(*) filter (where status = 'failed')::integer as failed
-       from "${schema}".saga_instance where ended_at is null and type = $1`,
+       from "${schema}".saga_instance where completed_at is null and saga_type = $1`,
     [placeOrder.definition.name],
   );
   return rows[0] ?? { running: 0, failed: 0 };

@@ -1,38 +1,45 @@
-import { environmentVariables, type EnvironmentVariable, type Option } from "../../src/options/index.ts";
+import { listChecks, type OptionCheck } from "../../src/options/index.ts";
 import { advice } from "./advice.ts";
 import { boundsText, cell, defaultText } from "./option-text.ts";
 import { optionSections, type OptionSection } from "./option-sections.ts";
-import { readInterface, readTable, type DeclaredOption } from "./read-interface.ts";
+import { readInterface, type DeclaredOption } from "./read-interface.ts";
 
 export interface OptionRow {
-  /** The full name, such as `outbox.batchSize`. */
+  /** Its full name, such as `outbox.batchSize`. */
   readonly path: string;
   readonly declared: DeclaredOption;
-  /** The data of the option; undefined if it is declared in an interface. */
-  readonly option: Option | undefined;
-  /** Bounds that depend on other options, in words. */
+  /** What its parser did when nobody said anything. */
+  readonly byDefault: OptionCheck | undefined;
+  /** What its parser holds it to. */
+  readonly check: OptionCheck | undefined;
+  /** Bounds that follow from other options. */
   readonly follows: string | undefined;
 }
 
-/** Returns every option of a section. */
-export function optionRows({ path, tables, follows = {} }: OptionSection): readonly OptionRow[] {
-  return tables.flatMap(({ file, name, options, below = "", without = [] }) => {
-    const all = options === undefined ? readInterface(file, name) : readTable(file, name);
-    return all
+/** Every option of a section, as declared and as parsed. */
+export function optionRows(section: OptionSection): readonly OptionRow[] {
+  const { path, interfaces, read, sample, checkedAs = path, follows = {}, given = [] } = section;
+  const byDefault = listChecks(read);
+  const sampled = [...byDefault, ...listChecks(sample ?? read)];
+  return interfaces.flatMap(({ file, name, below = "", without = [] }) =>
+    readInterface(file, name)
       .filter((declared) => !without.includes(declared.name))
       .map((declared) => {
         const local = `${below}${declared.name}`;
+        const wanted = checkedAs === "" ? local : `${checkedAs}.${local}`;
+        const of = (list: readonly OptionCheck[]) => list.find((check) => check.name === wanted);
         return {
           path: path === "" ? local : `${path}.${local}`,
           declared: { ...declared, name: local },
-          option: options?.[declared.name],
+          byDefault: given.includes(local) ? undefined : of(byDefault),
+          check: of(sampled),
           follows: follows[local],
         };
-      });
-  });
+      }),
+  );
 }
 
-/** Returns the tables of the configuration reference by their names on the page. */
+/** The tables of the configuration reference, by the names that stand in the page. */
 export function optionTables(): Readonly<Record<string, readonly string[]>> {
   return Object.fromEntries(
     optionSections.map((section) => [section.table, [...heading, ...optionRows(section).map(line)]]),
@@ -40,23 +47,20 @@ export function optionTables(): Readonly<Record<string, readonly string[]>> {
 }
 
 const heading = [row("Option", "Default", "Bounds", "Meaning and advice"), row("---", "---", "---", "---")];
-const variables: readonly EnvironmentVariable[] = Object.values<EnvironmentVariable>(environmentVariables);
 
-function line({ path, declared, option, follows }: OptionRow): string {
-  const byDefault = option === undefined ? undefined : defaultText(option);
-  const value = option?.isRequired === true ? "required" : (byDefault ?? cell(declared.default ?? "none"));
-  const bounds = follows ?? (option === undefined ? typeText(declared.type ?? "") : boundsText(option));
-  const variable = variables.find((other) => other.option === option);
-  const meaning = [
-    declared.meaning,
-    advice[path] ?? "",
-    variable === undefined ? "" : `Variable: [\`${variable.names[0]}\`](environment.md).`,
-  ];
-  return row(`\`${declared.name}\``, value, bounds, cell(meaning.filter((text) => text !== "").join(" ")));
+function line({ path, declared, byDefault, check, follows }: OptionRow): string {
+  const isDefault = byDefault !== undefined && byDefault.value !== undefined && !declared.isRequired;
+  const without = declared.isRequired ? "required" : "none";
+  const value = isDefault ? defaultText(byDefault) : cell(declared.default ?? without);
+  const bounds = follows ?? (check === undefined ? typeText(declared.type) : boundsText(check));
+  const meaning = [declared.meaning, advice[path] ?? ""].filter((text) => text !== "").join(" ");
+  return row(`\`${declared.name}\``, value, bounds, cell(meaning));
 }
 
+// What is no plain value is described by its type, as far as people can read it.
 function typeText(type: string): string {
-  return type.includes("=>") ? "a function" : `\`${cell(type.replace(/\breadonly /g, ""))}\``;
+  if (type.includes("=>")) return "a function";
+  return type.startsWith("{") ? "an object" : `\`${cell(type.replace(/\breadonly /g, ""))}\``;
 }
 
 function row(...cells: string[]): string {

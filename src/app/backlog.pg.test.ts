@@ -6,7 +6,7 @@ import { RecordingObserver } from "../../test/support/recording-observer.ts";
 import { until } from "../../test/support/relays.ts";
 import { pgDatabase } from "../storage/index.ts";
 import { postgres } from "../transports/postgres/index.ts";
-import { Backlog } from "./backlog.ts";
+import { Backlog } from "./periodic-services.ts";
 
 const Id = z.object({ id: z.string() });
 const Placed = event("gauge.placed", { schema: Id });

@@ -1,8 +1,7 @@
 import type { ClaimCheckOptions } from "../claim-check/index.ts";
 import { readAuditSettings, type AuditOptions, type AuditSettings } from "../audit/index.ts";
-import { SagaboxError } from "../errors/index.ts";
 import type { InboxOptions } from "../inbox/index.ts";
-import { outboxSettings, type OutboxOptions, type OutboxSettings } from "../outbox/index.ts";
+import { outboxSettings, type OutboxOptions } from "../outbox/index.ts";
 import { isValidId, type Routing } from "../message/index.ts";
 import {
   readNoticeSettings,
@@ -11,15 +10,17 @@ import {
   type OnDeadLetter,
 } from "../notify/index.ts";
 import {
-  environmentVariables,
-  option,
-  Problems,
+  allProblems,
+  callable,
+  inPart,
+  milliseconds,
   readEnvironment,
-  readOptions,
+  refuse,
+  rejectUnknownKeys,
+  text,
+  wholeNumber,
+  type Duration,
   type Environment,
-  type EnvironmentOptions,
-  type OptionsFrom,
-  type SettingsFrom,
 } from "../options/index.ts";
 import { readPrivacySettings, type PrivacyOptions, type PrivacySettings } from "../privacy/index.ts";
 import { randomToken } from "../runtime/index.ts";
@@ -30,96 +31,77 @@ import type { Transport } from "../transport/index.ts";
 import { readClaimCheck } from "./claim-check.ts";
 import { readLogSettings, type LogOptions, type LogSettings } from "./log-options.ts";
 
-const DAY_MS = 86_400_000;
-
-const conservationOptions = {
-  /** Pause between two rounds of the check. Default "1m", from "1s" to "1h". */
-  every: option.duration({ default: "1m", min: 1_000, max: 3_600_000 }),
-};
-
 /** Options of the conservation check, which every worker with the part "upkeep" runs. */
-interface ConservationOptions extends OptionsFrom<typeof conservationOptions> {}
+interface ConservationOptions {
+  /** Pause between two rounds of the check. Default "1m", from "1s" to "1h". */
+  readonly every?: Duration | number;
+}
 
-export const busOptions = {
+export interface BusOptions {
   /** The name of this service, used as the source of the messages it publishes. */
-  service: option.string({ required: true, pattern: /^[^\p{Cc}]+$/u }),
+  readonly service: string;
   /** A pg.Pool or a postgres:// URL. Default: DATABASE_URL. */
-  database: option.value<PgPool | string>({ accepts: "PgPool | string" }),
+  readonly database?: PgPool | string;
   /** The transport that moves messages. Default: `postgres()`. */
-  transport: option.value<Transport>({
-    accepts: "Transport",
-    check: (_, transport) => checkTransport(transport),
-  }),
+  readonly transport?: Transport;
   /** The schema of sagabox's own tables. Default "sagabox". */
-  schema: option.value<string>({ accepts: "string", default: "sagabox", check: checkSchema }),
+  readonly schema?: string;
   /** The unique name of this worker within the service. Default: WORKER_ID, else the service name and a random suffix. */
-  worker: option.value<string>({ accepts: "string", check: checkWorkerName }),
+  readonly worker?: string;
   /** Chooses the topic of a message whose contract names none. */
-  routing: option.callback<Routing>(),
+  readonly routing?: Routing;
   /** How long a worker keeps its lanes after its last renewal. Default "30s". */
-  lease: environmentVariables.lease.option,
+  readonly lease?: Duration | number;
   /** The largest message data, in bytes of JSON. Default: the limit of the claim check; 1,048,576 without one. */
-  maxPayloadBytes: option.number({ min: 1, max: 64 * 1_048_576 }),
+  readonly maxPayloadBytes?: number;
   /** Where data is stored that is too large for a message. Default: the database with the Postgres transport, else off. */
-  claimCheck: option.value<ClaimCheckOptions | false>({ accepts: "ClaimCheckOptions | false" }),
-  /** Options of the outbox and its relay. */
-  outbox: option.value<OutboxOptions, OutboxSettings>({
-    accepts: "OutboxOptions",
-    default: {},
-    check: (_, value) => outboxSettings(value as OutboxOptions),
-  }),
+  readonly claimCheck?: ClaimCheckOptions | false;
+  readonly outbox?: OutboxOptions;
   /** Options of `bus.inbox`, the inbox for a consumer loop you write yourself. */
-  inbox: option.value<InboxOptions>({ accepts: "InboxOptions", default: {} }),
-  /** Options of all sagas. */
-  sagas: option.value<SagaBusOptions, SagaSettings>({
-    accepts: "SagaBusOptions",
-    default: {},
-    check: (_, value) => sagaSettings(value as SagaBusOptions),
-  }),
+  readonly inbox?: InboxOptions;
+  readonly sagas?: SagaBusOptions;
   /** How long the audit log is kept and how often it is sealed. */
-  audit: option.value<AuditOptions, AuditSettings>({
-    accepts: "AuditOptions",
-    default: {},
-    check: (_, value) => readAuditSettings(value as AuditOptions),
-  }),
+  readonly audit?: AuditOptions;
   /** How often the worker checks that everything written is accounted for. */
-  conservation: option.value<ConservationOptions, SettingsFrom<typeof conservationOptions>>({
-    accepts: "ConservationOptions",
-    default: {},
-    check: (name, value) => readOptions(name, conservationOptions, value as ConservationOptions),
-  }),
+  readonly conservation?: ConservationOptions;
   /** The keys that encrypt personal data. Default: SAGABOX_KEY_RING or SAGABOX_KEY_RING_FILE. */
-  privacy: option.value<PrivacyOptions>({ accepts: "PrivacyOptions", default: {} }),
+  readonly privacy?: PrivacyOptions;
   /** How long stop() waits for work in flight. Default "30s". */
-  shutdownTimeout: environmentVariables.shutdownTimeout.option,
+  readonly shutdownTimeout?: Duration | number;
   /** How long dead letters are kept. Default "14d". */
-  deadLetterRetention: option.duration({ default: "14d", min: DAY_MS, max: 3_650 * DAY_MS }),
+  readonly deadLetterRetention?: Duration | number;
   /** How long dedupe rows are kept at least; always as long as a message can be replayed. Default "30d". */
-  inboxRetention: option.duration({ default: "30d", min: 7 * DAY_MS, max: 3_650 * DAY_MS }),
+  readonly inboxRetention?: Duration | number;
   /** The log level or log options; false turns logging off. Default: LOG_LEVEL, else "info". */
-  log: option.value<LogLevel | LogOptions | false>({ accepts: "LogLevel | LogOptions | false" }),
+  readonly log?: LogLevel | LogOptions | false;
   /** Called for every new dead letter, outside the message flow. If it fails, `notice.failed` is emitted. */
-  onDeadLetter: option.value<OnDeadLetter>({ accepts: "a function" }),
+  readonly onDeadLetter?: OnDeadLetter;
   /** Posts dead letters to a webhook. Delivery is best effort: the dead-letter table is the record. */
-  notify: option.value<NotifyOptions>({ accepts: "NotifyOptions" }),
+  readonly notify?: NotifyOptions;
   /** Additional observers that receive every telemetry event. */
-  observers: option.value<readonly Observer[]>({
-    accepts: "Observer[]",
-    check: (_, observers) => checkObservers(observers),
-  }),
+  readonly observers?: readonly Observer[];
   /** An exporter of traces and metrics: `openTelemetry()` from sagabox/opentelemetry. */
-  telemetry: option.value<Telemetry>({ accepts: "Telemetry" }),
-};
+  readonly telemetry?: Telemetry;
+}
 
-/** Options of `createBus()`. */
-export interface BusOptions extends OptionsFrom<typeof busOptions> {}
-
-type CheckedOptions = SettingsFrom<typeof busOptions>;
-
-export interface BusSettings extends Omit<CheckedOptions, "privacy" | "log" | "onDeadLetter" | "notify"> {
+export interface BusSettings {
+  readonly service: string;
   readonly database: PgPool | string;
+  readonly schema: string;
   readonly worker: string;
+  readonly routing: Routing | undefined;
+  readonly leaseMs: number;
+  readonly maxPayloadBytes: number | undefined;
+  readonly claimCheck: ClaimCheckOptions | false | undefined;
+  readonly outbox: OutboxOptions;
+  readonly inbox: InboxOptions;
+  readonly sagas: SagaSettings;
+  readonly audit: AuditSettings;
+  readonly conservation: { readonly everyMs: number };
   readonly privacy: PrivacySettings;
+  readonly shutdownMs: number;
+  readonly deadLetterMs: number;
+  readonly inboxMs: number;
   readonly notices: NoticeSettings;
   readonly log: LogSettings | false;
   readonly host: string;
@@ -128,87 +110,119 @@ export interface BusSettings extends Omit<CheckedOptions, "privacy" | "log" | "o
   readonly concurrency: number | undefined;
 }
 
+const KNOWN = [
+  "service",
+  "database",
+  "transport",
+  "schema",
+  "worker",
+  "routing",
+  "lease",
+  "maxPayloadBytes",
+  "claimCheck",
+  "outbox",
+  "inbox",
+  "sagas",
+  "audit",
+  "conservation",
+  "privacy",
+  "shutdownTimeout",
+  "deadLetterRetention",
+  "inboxRetention",
+  "onDeadLetter",
+  "notify",
+  "log",
+  "observers",
+  "telemetry",
+] as const;
+
+const DAY_MS = 86_400_000;
+
+function conservationSettings(options: ConservationOptions = {}): BusSettings["conservation"] {
+  rejectUnknownKeys("conservation", options, ["every"]);
+  const bounds = { min: 1_000, max: 3_600_000 };
+  return Object.freeze({ everyMs: milliseconds("conservation.every", options.every ?? "1m", bounds) });
+}
+
 /**
  * Merges options, environment variables and defaults, in this order of precedence. Throws one error that lists every
  * problem.
  */
 export function readBusSettings(options: BusOptions, env: Environment): BusSettings {
-  if (!isObject(options)) throw invalid("createBus must be an object.");
-  const problems = new Problems();
-  const around = problems.collect(() => readEnvironment(env));
-  const database = options.database ?? around?.databaseUrl;
-  if (around !== undefined && database === undefined) problems.collect(throwNoDatabase);
-  const checked = problems.collect(() => readBusOptions(options, around ?? {}));
-  const privacy = problems.collect(() =>
-    readPrivacySettings(options.privacy, {
-      text: around?.keyRing,
-      file: env["SAGABOX_KEY_RING_FILE"], // a path, so that the ring can be reloaded
-    }),
-  );
-  const notices = problems.collect(() => readNoticeSettings(options.onDeadLetter, options.notify));
-  const log = problems.collect(() => readLogSettings(options.log, around ?? {}));
-  problems.collect(() => checkClaimCheck(options, checked));
-  problems.throwIfAny("The options of createBus()");
-  const {
-    service,
-    worker = `${service}-${randomToken().slice(0, 8)}`,
-    ...others
-  } = checked as CheckedOptions;
-  const { host = environmentVariables.host.option.default, port, concurrency } = around ?? {};
-  return Object.freeze({
-    ...others,
-    service,
-    worker: checkWorkerName("worker", worker),
-    database,
-    privacy,
-    notices,
-    log,
-    host,
-    port,
-    concurrency,
-  }) as BusSettings;
+  return allProblems("The options of createBus()", () => readSettings(options, env));
 }
 
-function readBusOptions(options: BusOptions, around: EnvironmentOptions): CheckedOptions {
-  const { batchSize, pollInterval, optimistic, schema, workerId, lease, shutdownTimeout } = around;
+function readSettings(options: BusOptions, env: Environment): BusSettings {
+  rejectUnknownKeys("createBus", options, KNOWN);
+  const given = inPart(() => readEnvironment(env), undefined);
+  const around = given ?? {};
+  const schema = options.schema ?? around.schema ?? "sagabox";
+  inPart(() => void quoteSchema(schema), undefined);
   const outbox = {
-    ...(batchSize === undefined ? {} : { batchSize }),
-    ...(pollInterval === undefined ? {} : { pollInterval }),
-    ...(optimistic === undefined ? {} : { optimistic }),
+    ...(around.batchSize === undefined ? {} : { batchSize: around.batchSize }),
+    ...(around.pollInterval === undefined ? {} : { pollInterval: around.pollInterval }),
+    ...(around.optimistic === undefined ? {} : { optimistic: around.optimistic }),
     ...options.outbox,
   };
-  const fallback = {
-    ...(schema === undefined ? {} : { schema }),
-    ...(workerId === undefined ? {} : { worker: workerId }),
-    ...(lease === undefined ? {} : { lease }),
-    ...(shutdownTimeout === undefined ? {} : { shutdownTimeout }),
-  };
-  return readOptions("createBus", busOptions, { ...options, outbox }, { prefix: "", fallback });
-}
-
-// The claim check is read again when the bus is wired. Reading it here reports its problems with all others. Its minimum
-// retention depends on other options. If one of them was refused, their smallest values stand in for it.
-function checkClaimCheck({ claimCheck, transport }: BusOptions, checked: CheckedOptions | undefined): void {
-  const smallest = { deadLetterRetentionMs: 0, inboxRetentionMs: 7 * DAY_MS, outbox: { retentionMs: 0 } };
-  const { deadLetterRetentionMs, inboxRetentionMs, outbox } = checked ?? smallest;
-  readClaimCheck({ claimCheck, deadLetterRetentionMs, inboxRetentionMs }, outbox, transport);
+  const settings: BusSettings = Object.freeze({
+    service: text("service", options.service, { pattern: /^[^\p{Cc}]+$/u }),
+    database: options.database ?? around.databaseUrl ?? (given === undefined ? "" : noDatabase()),
+    schema,
+    worker: checkWorkerName(
+      options.worker ?? around.workerId ?? `${options.service}-${randomToken().slice(0, 8)}`,
+    ),
+    routing: options.routing === undefined ? undefined : callable("routing", options.routing),
+    leaseMs: milliseconds("lease", options.lease ?? around.lease ?? "30s", { min: 1_000, max: 3_600_000 }),
+    maxPayloadBytes:
+      options.maxPayloadBytes === undefined
+        ? undefined
+        : wholeNumber("maxPayloadBytes", options.maxPayloadBytes, { min: 1, max: 64 * 1_048_576 }),
+    claimCheck: options.claimCheck,
+    outbox,
+    inbox: options.inbox ?? {},
+    sagas: sagaSettings(options.sagas),
+    audit: readAuditSettings(options.audit),
+    conservation: conservationSettings(options.conservation),
+    privacy: readPrivacySettings(options.privacy, {
+      text: around.keyRing,
+      file: env["SAGABOX_KEY_RING_FILE"], // a path, so that the ring can be reloaded
+    }),
+    shutdownMs: milliseconds("shutdownTimeout", options.shutdownTimeout ?? around.shutdownTimeout ?? "30s"),
+    deadLetterMs: milliseconds("deadLetterRetention", options.deadLetterRetention ?? "14d", {
+      min: DAY_MS,
+      max: 3_650 * DAY_MS,
+    }),
+    inboxMs: milliseconds("inboxRetention", options.inboxRetention ?? "30d", {
+      min: 7 * DAY_MS,
+      max: 3_650 * DAY_MS,
+    }),
+    notices: inPart(() => readNoticeSettings(options.onDeadLetter, options.notify), {
+      onDeadLetter: null,
+      webhook: null,
+    }),
+    log: readLogSettings(options.log, around),
+    host: around.host ?? "127.0.0.1",
+    port: around.port,
+    concurrency: around.concurrency,
+  });
+  checkPorts(options);
+  // The parts read both again when they are wired. Reading them here reports their problems with all others.
+  inPart(() => readClaimCheck(settings, outboxSettings(outbox), options.transport), undefined);
+  return settings;
 }
 
 // For callers without the compiler: a missing method would otherwise fail later, with a confusing error.
-function checkTransport(transport: unknown): Transport {
+function checkPorts({ transport, observers }: BusOptions): void {
   const methods: readonly string[] = ["open", "publish", "subscribe", "close"];
-  if (hasAll(transport, methods) && isObject(transport) && isObject(transport["capabilities"])) {
-    return transport as unknown as Transport;
+  const usable = transport === undefined || (hasAll(transport, methods) && isObject(transport.capabilities));
+  if (!usable) {
+    const remedy =
+      "Pass the result of postgres(), rabbitmq(), kafka() or nats(), or a transport of your own.";
+    refuse("OPTIONS_INVALID", `transport is not a transport. ${remedy}`, undefined);
   }
-  throw invalid(
-    "transport is not a transport. " +
-      "Pass the result of postgres(), rabbitmq(), kafka() or nats(), or a transport of your own.",
-  );
-}
-
-function checkObservers(observers: unknown): readonly Observer[] {
-  if (Array.isArray(observers) && observers.every((observer) => hasAll(observer, ["emit"]))) return observers;
-  throw invalid("observers must be an array of objects with an `emit` function.");
+  if (observers === undefined) return;
+  if (Array.isArray(observers) && observers.every((observer) => hasAll(observer, ["emit"]))) return;
+  refuse("OPTIONS_INVALID", "observers must be an array of objects with an `emit` function.", undefined);
 }
 
 function hasAll(value: unknown, methods: readonly string[]): boolean {
@@ -219,22 +233,15 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null;
 }
 
-function throwNoDatabase(): never {
-  throw invalid(
+function noDatabase(): string {
+  return refuse(
+    "OPTIONS_INVALID",
     "No database is configured. Pass `database` (a pg.Pool or a postgres:// URL) or set DATABASE_URL.",
+    "",
   );
 }
 
-function checkSchema(_: string, schema: unknown): string {
-  quoteSchema(schema as string);
-  return schema as string;
-}
-
-function checkWorkerName(_: string, worker: unknown): string {
+function checkWorkerName(worker: string): string {
   if (isValidId(worker) && worker.length <= 200) return worker;
-  throw invalid("worker must be a string of 1 to 200 characters.");
-}
-
-function invalid(message: string): SagaboxError {
-  return new SagaboxError("OPTIONS_INVALID", message);
+  return refuse("OPTIONS_INVALID", "worker must be a string of 1 to 200 characters.", "");
 }

@@ -17,6 +17,7 @@ import {
   Flusher,
   History,
   OptimisticSender,
+  outboxSettings,
   OutboxWriter,
   PollingRelay,
   ScheduleMover,
@@ -101,7 +102,7 @@ export function wireParts(
 ): Parts {
   const { schema, worker } = settings;
   const spans = new Spans(tracing, chosenTransport.name);
-  const { outbox } = settings;
+  const outbox = outboxSettings(settings.outbox);
   const database = pgDatabase(settings.database);
   // Used by work that holds a lease, and where a message or a caller waits. Upkeep has no such limit.
   const leased = limitStatements(database, leasedStatementMs(settings.leaseMs));
@@ -165,7 +166,7 @@ export function wireParts(
     schema,
     openScope: (tx) => handlerScope(tx, rememberScope(tx, scope(tx)), claimCheck),
     unpack: payloads.unpack,
-    sealReply: (contract, data, reply, tx) => seal.sealReply(contract, data, reply, tx),
+    encryptReply: (contract, data, reply, tx) => seal.encryptReply(contract, data, reply, tx),
     observer,
     spans,
     leaseMs: settings.leaseMs,
@@ -191,7 +192,7 @@ export function wireParts(
     schema,
     worker,
     leaseMs: settings.leaseMs,
-    stopDeadlineMs: drainMs(settings.shutdownTimeoutMs),
+    stopDeadlineMs: drainMs(settings.shutdownMs),
     settings: settings.sagas,
     compose: composeOne,
     newId,

@@ -7,15 +7,7 @@ import { oneOf, type WorkerPart, workerParts } from "../options/index.ts";
 import type { OutboxSettings } from "../outbox/index.ts";
 import { Sweeper } from "../privacy/index.ts";
 import { parseReplyNotice } from "../requests/index.ts";
-import {
-  Loop,
-  ProcessWatch,
-  type Service,
-  type SupervisedService,
-  Supervisor,
-  systemClock,
-  withDeadline,
-} from "../runtime/index.ts";
+import { type SupervisedService, Supervisor, systemClock, withDeadline } from "../runtime/index.ts";
 import {
   assertMigrated,
   assertOwnSessions,
@@ -25,13 +17,11 @@ import {
 } from "../storage/index.ts";
 import type { Observer, PrometheusObserver } from "../telemetry/index.ts";
 import { isLocalTransport, type Transport } from "../transport/index.ts";
-import { Backlog, sagaBacklog } from "./backlog.ts";
+import { Backlog, ConsumerWatch, Janitor, SagaBacklog, Vitals } from "./periodic-services.ts";
 import { createAuditSealer, createAuditWatch } from "./bus-audit.ts";
 import { createEraser, parseErasureNotice } from "./bus-privacy.ts";
-import { ConsumerWatch } from "./consumer-watch.ts";
 import { drainMs } from "./drain-time.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
-import { Janitor } from "./janitor.ts";
 import { type AdminOperations, loadAdmin } from "./load-admin.ts";
 import type { Parts } from "./parts.ts";
 import { type BusTopology, describeTopology } from "./topology.ts";
@@ -123,11 +113,11 @@ export class Worker {
     this.#assertNotStopped();
     const definitions = this.#listDefinitions();
     if (this.#parts.privacy === undefined) this.#warnAboutMissingKeys(definitions);
-    inbox.slots.limit = connectionsForHandlers(database.size, definitions.length);
+    inbox.permits.limit = connectionsForHandlers(database.size, definitions.length);
     this.#consumers = this.#makeConsumers(definitions);
     const supervisor = new Supervisor({
       services: this.#listServices(options, this.#createConservationWatch(admin)),
-      stopDeadlineMs: settings.shutdownTimeoutMs,
+      stopDeadlineMs: settings.shutdownMs,
       onStopTrouble: (_name, error) => {
         this.#isClean = false;
         this.#isLate ||= error === undefined || isSagaboxError(error, "SHUTDOWN_TIMEOUT");
@@ -138,7 +128,7 @@ export class Worker {
     await supervisor.start();
     if (this.#isRunning("consumers")) {
       requests.open(() => {
-        inbox.slots.limit = connectionsForHandlers(database.size, this.#consumers.length + 1);
+        inbox.permits.limit = connectionsForHandlers(database.size, this.#consumers.length + 1);
       }, this.#ledger);
     }
     return { port: this.#healthServer?.port };
@@ -222,7 +212,7 @@ export class Worker {
           ledger,
           worker: settings.worker,
           service: settings.service,
-          stopDeadlineMs: drainMs(settings.shutdownTimeoutMs),
+          stopDeadlineMs: drainMs(settings.shutdownMs),
         }),
     );
   }
@@ -272,7 +262,11 @@ export class Worker {
         : []),
       ...when("relay", asSupervised("schedule", mover)),
       asSupervised("notifications", hintListener(this.#parts)),
-      ...when("sagas", first("sagas", sagas.runner), asSupervised("saga backlog", sagaBacklog(this.#parts))),
+      ...when(
+        "sagas",
+        first("sagas", sagas.runner),
+        asSupervised("saga backlog", new SagaBacklog(this.#parts)),
+      ),
       ...(this.#ledger === undefined ? [] : [asSupervised("crash ledger", this.#ledger)]),
       ...this.#consumers.map((consumer) => first(`consumer ${consumer.name}`, consumer)),
       first("consumer watch", new ConsumerWatch({ consumers: this.#consumers, observer })),
@@ -291,7 +285,7 @@ export class Worker {
   #createConservationWatch(admin: AdminOperations): ConservationWatch {
     const { database, settings, outbox, observer } = this.#parts;
     const { schema, worker, conservation } = settings;
-    const retentions = { deadLetterMs: settings.deadLetterRetentionMs, archiveMs: outbox.retentionMs };
+    const retentions = { deadLetterMs: settings.deadLetterMs, archiveMs: outbox.retentionMs };
     return new admin.ConservationWatch({ database, schema, worker, observer, retentions, ...conservation });
   }
 
@@ -316,7 +310,7 @@ export class Worker {
       await stopQuietly(() => Promise.all([wakeUp.close(), admission.close()]));
       return this.#isLate ? TIMED_OUT : { clean: this.#isClean };
     };
-    const result = await withDeadline(work(), settings.shutdownTimeoutMs, () => TIMED_OUT);
+    const result = await withDeadline(work(), settings.shutdownMs, () => TIMED_OUT);
     await withDeadline(database.close(), 1_000, () => undefined);
     observer.emit("worker.stopped", {
       worker: settings.worker,
@@ -361,35 +355,6 @@ export function connectionsForHandlers(poolSize: number, consumers: number): num
     `The pool has ${poolSize} connections, but a worker with ${consumers} consumer(s) needs at least ` +
       `${MIN_FOR_WORKER + consumers + 1}, and works well with more. Set the pool's \`max\` to ${held + 10} or more.`,
   );
-}
-
-const EVERY_MS = 5_000;
-
-/** Emits CPU, memory, event-loop and connection-pool figures every five seconds. */
-class Vitals implements Service {
-  readonly #watch = new ProcessWatch();
-  readonly #loop: Loop;
-
-  constructor({ database, observer }: Pick<Parts, "database" | "observer">) {
-    this.#loop = new Loop({
-      step: async () => {
-        observer.emit("process.measured", this.#watch.read());
-        const usage = database.usage?.();
-        if (usage !== undefined) observer.emit("pool.measured", { max: database.size, ...usage });
-        return EVERY_MS;
-      },
-    });
-  }
-
-  async start(): Promise<void> {
-    this.#watch.start();
-    await this.#loop.start();
-  }
-
-  async stop(): Promise<void> {
-    await this.#loop.stop();
-    this.#watch.stop();
-  }
 }
 
 /** Shorter than the timeout of a readiness probe, so that the response can still name the failed check. */

@@ -25,8 +25,8 @@ test("SEC-19: expired months are dropped, and the chain verifies from its anchor
 test("F3: a month is kept while it has entries of a stored instance", async () => {
   const { verify, tidy, partitions, pool } = await auditMonths();
   await pool.query(
-    `insert into sagabox.saga_instance (id, type, definition_version, correlation_id, status, input, state, trace_id,
-            traceparent, message_correlation_id, started_at)
+    `insert into sagabox.saga_instance (id, saga_type, definition_version, correlation_id, status, input, state, trace_id,
+            traceparent, message_correlation_id, created_at)
      values ('saga-2025-02-01', 'slow', 1, 'k', 'running', '{}', '{}', '', '', '', '2025-02-01')`,
   );
   await tidy();

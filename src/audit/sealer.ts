@@ -1,5 +1,5 @@
 import { errorText } from "../errors/index.ts";
-import { Loop, type Service } from "../runtime/index.ts";
+import { type FailedRound, PeriodicService } from "../runtime/index.ts";
 import { type Database, explainPostgresError, type OwnedTransaction, quoteSchema } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import {
@@ -35,32 +35,15 @@ export interface SealResult {
 const BATCH = 5_000;
 
 /** Seals both logs in the background. Several processes may run one; only one of them seals at a time. */
-export class AuditSealer implements Service {
+export class AuditSealer extends PeriodicService {
   readonly #options: SealerOptions;
   readonly #sql: AuditStatements;
-  readonly #loop: Loop;
   #last: SealedHead | undefined;
 
   constructor(options: SealerOptions) {
+    super({ everyMs: options.sealEveryMs });
     this.#options = options;
     this.#sql = auditStatements(quoteSchema(options.schema));
-    this.#loop = new Loop({
-      step: async (signal) => {
-        await this.seal(signal);
-        return options.sealEveryMs;
-      },
-      onError: (error) => this.#reportError(error),
-      backoffMs: 1_000,
-      maxBackoffMs: 60_000,
-    });
-  }
-
-  start(): Promise<void> {
-    return this.#loop.start();
-  }
-
-  stop(): Promise<void> {
-    return this.#loop.stop();
   }
 
   /** Seals all rows of transactions older than the oldest running one. Newer rows are sealed later. */
@@ -74,6 +57,10 @@ export class AuditSealer implements Service {
       head = round.head === null ? null : `${round.head.number}:${round.head.hash}`;
       if (!round.more || signal?.aborted === true) return { rows, seals, head };
     }
+  }
+
+  protected override async runRound(signal: AbortSignal): Promise<void> {
+    await this.seal(signal);
   }
 
   // Returns undefined if another process is sealing.
@@ -106,13 +93,13 @@ export class AuditSealer implements Service {
     this.#options.observer.emit("audit.broken", { kind: "seal_missing", seal: number, error });
   }
 
-  #reportError(error: unknown): void {
+  protected override onFailure({ error, retryInMs }: FailedRound): void {
     const { observer, schema } = this.#options;
     const explained = explainPostgresError(error, quoteSchema(schema));
     observer.emit("storage.failed", {
       doing: "sealing the audit log",
       error: errorText(explained),
-      retryInMs: 1_000,
+      retryInMs,
     });
   }
 }

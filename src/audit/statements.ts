@@ -272,7 +272,7 @@ export function partitionStatements(
     // The history of a stored instance must stay readable, regardless of its age.
     needed: `select exists (
                select 1 from ${schema}.saga_instance as instance
-                where instance.started_at < timestamptz '${next}T00:00:00Z'
+                where instance.created_at < timestamptz '${next}T00:00:00Z'
                   and exists (select 1 from ${child} as line where line.saga_id = instance.id)) as needed`,
     // A month of seals is dropped once no row that they cover is left and all older seals are dropped.
     sealsNeeded: `select exists (

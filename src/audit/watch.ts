@@ -1,5 +1,5 @@
 import { errorText } from "../errors/index.ts";
-import { Loop, random, type Service, systemClock } from "../runtime/index.ts";
+import { type FailedRound, PeriodicService, random, systemClock } from "../runtime/index.ts";
 import { type Database, explainPostgresError, type Queryable, quoteSchema } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import { ChainJudge, findBounds, isSameRange, readRounds } from "./chain-judge.ts";
@@ -30,32 +30,15 @@ const SEALS = 250;
  * process starts at a random position, so that several processes cover the chain sooner, and a process that is restarted
  * every day still covers all of it.
  */
-export class AuditWatch implements Service {
+export class AuditWatch extends PeriodicService {
   readonly #options: AuditWatchOptions;
-  readonly #loop: Loop;
   readonly #reported = new Set<string>();
   #position: ChainPosition;
 
   constructor(options: AuditWatchOptions) {
+    super({ everyMs: options.everyMs });
     this.#options = options;
     this.#position = { share: (options.begin ?? random)() };
-    this.#loop = new Loop({
-      step: async (signal) => {
-        await this.verifyNext(signal);
-        return options.everyMs;
-      },
-      onError: (error) => this.#reportError(error),
-      backoffMs: 1_000,
-      maxBackoffMs: 60_000,
-    });
-  }
-
-  start(): Promise<void> {
-    return this.#loop.start();
-  }
-
-  stop(): Promise<void> {
-    return this.#loop.stop();
   }
 
   /** Verifies the next section and resolves with its findings. */
@@ -72,6 +55,10 @@ export class AuditWatch implements Service {
     const { observer } = this.#options;
     observer.emit("audit.verified", { rows, seals, findings: findings.length, wrapped, durationMs });
     return findings;
+  }
+
+  protected override async runRound(signal: AbortSignal): Promise<void> {
+    await this.verifyNext(signal);
   }
 
   // A month may be dropped, or a chain started, during the check. Real damage is permanent, so only findings that a second
@@ -98,13 +85,13 @@ export class AuditWatch implements Service {
     }
   }
 
-  #reportError(error: unknown): void {
+  protected override onFailure({ error, retryInMs }: FailedRound): void {
     const { observer, schema } = this.#options;
     const explained = explainPostgresError(error, quoteSchema(schema));
     observer.emit("storage.failed", {
       doing: "verifying the audit log",
       error: errorText(explained),
-      retryInMs: 1_000,
+      retryInMs,
     });
   }
 }

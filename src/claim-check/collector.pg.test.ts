@@ -22,7 +22,7 @@ test("every statement uses an index, even with a large archive", async () => {
                                  source, priority, max_attempts, data, written_at)
     select 'm' || n, current_date, n, 0, 'event', 't', 1, 't', 'c', 'x', 's', 5, 1, '{}', now()
       from generate_series(1, 20000) as n;
-    insert into sagabox.saga_instance (id, type, definition_version, correlation_id, status, input, state, trace_id,
+    insert into sagabox.saga_instance (id, saga_type, definition_version, correlation_id, status, input, state, trace_id,
                                        traceparent, message_correlation_id)
     select 'i' || n, 't', 1, 'k' || n, 'running', '{}', '{}', '', '', '' from generate_series(1, 5000) as n;
     analyze;`);

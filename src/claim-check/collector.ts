@@ -1,5 +1,5 @@
 import { errorText, isSagaboxError } from "../errors/index.ts";
-import { Loop, type Service } from "../runtime/index.ts";
+import { type FailedRound, PeriodicService } from "../runtime/index.ts";
 import { quoteSchema, SQLSTATE, sqlState, toArrayLiteral } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { BlobHome, BlobStore } from "./blob-store.ts";
@@ -52,31 +52,14 @@ const neverAborted = new AbortController().signal;
  * blob from its store, then deletes the row. After a crash, the doomed row is left for the next round. Two collectors may
  * run at once: their deletes are idempotent. Finally it lists the stores and deletes objects that have no row.
  */
-export class Collector implements Service {
+export class Collector extends PeriodicService {
   readonly #parts: CollectorParts;
   readonly #sql: ReturnType<typeof collectorStatements>;
-  readonly #loop: Loop;
 
   constructor(parts: CollectorParts) {
+    super({ everyMs: EVERY_MS });
     this.#parts = parts;
     this.#sql = collectorStatements(quoteSchema(parts.schema));
-    this.#loop = new Loop({
-      step: async (signal) => {
-        await this.collect(signal);
-        return EVERY_MS;
-      },
-      onError: (error) => this.#reportFailure([...parts.stores.keys()].join(", "), error),
-      backoffMs: 1_000,
-      maxBackoffMs: 60_000,
-    });
-  }
-
-  start(): Promise<void> {
-    return this.#loop.start();
-  }
-
-  stop(): Promise<void> {
-    return this.#loop.stop();
   }
 
   async collect(signal: AbortSignal = neverAborted): Promise<CollectReport> {
@@ -243,6 +226,14 @@ export class Collector implements Service {
       this.#reportFailure(id, error);
       return false;
     }
+  }
+
+  protected override async runRound(signal: AbortSignal): Promise<void> {
+    await this.collect(signal);
+  }
+
+  protected override onFailure({ error }: FailedRound): void {
+    this.#reportFailure([...this.#parts.stores.keys()].join(", "), error);
   }
 
   #reportCollected(store: string, count: number, reason: "unneeded" | "orphaned"): void {

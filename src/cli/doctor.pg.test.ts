@@ -35,7 +35,7 @@ test("G13: doctor prints problems with what mends them and exits with 3; --all a
 test("G13: no text of a saga begins a line of its own", async () => {
   const { url, pool } = await temporaryDatabase({ migrated: true });
   await pool.query(
-    `insert into sagabox.saga_instance (id, type, definition_version, correlation_id, status, input, state, trace_id,
+    `insert into sagabox.saga_instance (id, saga_type, definition_version, correlation_id, status, input, state, trace_id,
        traceparent, message_correlation_id, last_error)
      values ('s-1', 't', 1, 'k', 'failed', '{}', '{"records":{}}', 't', 'p', 'c', e'no carrier\\n0 problem(s)')`,
   );

@@ -81,7 +81,7 @@ test("a consumer that is gone is retired with what waits for it, and comes back 
   await second.publish(4);
   await sent();
   expect(await waiting()).toBe(0);
-  expect(await count("consumer_inbox", "consumer = 'old'")).toBe(1);
+  expect(await count("consumer_inbox", "consumer_name = 'old'")).toBe(1);
   expect((await cli("status", "--check")).stdout).not.toContain("which runs nowhere");
   expect(await cli("verify")).toMatchObject({ code: 0 });
 

@@ -7,7 +7,7 @@ vi.setConfig({ testTimeout: 60_000 });
 async function setup() {
   const { pool, url, login } = await rolesHarness();
   await pool.query(`insert into sagabox.consumer_inbox
-      (consumer, event_id, source_topic, event_type, consumed_at, processing_duration_ms)
+      (consumer_name, event_id, source_topic, event_type, consumed_at, processing_duration_ms)
     select consumer, 'm-' || age, 'orders', 'order.placed', now() - age * interval '1 minute', 7
       from unnest(array['mail', 'stock']) as consumer, unnest(array[1, 90, 2000, 100000]) as age
      where consumer = 'mail' or age < 100`);

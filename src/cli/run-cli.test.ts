@@ -1,11 +1,11 @@
 import { expect, test } from "vitest";
 import { cliInProcess } from "../../test/support/run-cli.ts";
-import { packageVersion } from "../telemetry/index.ts";
+import manifest from "../../package.json" with { type: "json" };
 
 const cli = (...args: string[]) => cliInProcess(args, {});
 
 test.each(["version", "--version", "-v"])("sagabox %s prints the version", async (word) => {
-  expect(await cli(word)).toEqual({ code: 0, stdout: `${packageVersion()}\n`, stderr: "" });
+  expect(await cli(word)).toEqual({ code: 0, stdout: `${manifest.version}\n`, stderr: "" });
 });
 
 test("an option before any command is told as one, with the nearest there is", async () => {

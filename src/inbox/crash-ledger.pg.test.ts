@@ -21,7 +21,7 @@ async function setup() {
 test("what a dead process had listed is suspect; only what ran alone is charged; what was finished is free", async () => {
   const { house, dead, suspects } = await setup();
   await house.rows(
-    "insert into sagabox.consumer_inbox (consumer, event_id, source_topic, event_type) values ('billing', 'done', 't', 'e')",
+    "insert into sagabox.consumer_inbox (consumer_name, event_id, source_topic, event_type) values ('billing', 'done', 't', 'e')",
   );
   await dead("gone-1", ["a", "b", "done"]);
   await dead("gone-2", ["b"], true);
@@ -31,7 +31,7 @@ test("what a dead process had listed is suspect; only what ran alone is charged;
     { event_id: "b", crashes: 1 },
   ]);
   await dead("gone-3", ["b"], true);
-  await house.ledger?.notice();
+  await house.ledger?.recordCrashes();
   expect((await suspects())[1]).toEqual({ event_id: "b", crashes: 2 });
   expect(house.observer.of("consumer.suspect").at(-1)).toEqual({ consumer: "billing", id: "b", crashes: 2 });
 });
@@ -39,7 +39,7 @@ test("what a dead process had listed is suspect; only what ran alone is charged;
 test("a living process is no suspect, and one that leaves in good order leaves nothing", async () => {
   const { house, suspects } = await setup();
   await house.ledger?.start();
-  await house.ledger?.list("billing", ["a"]);
+  await house.ledger?.listInFlight("billing", ["a"]);
   const other = new CrashLedger({ engine: house.engine, worker: "other" });
   await other.start();
   expect(await suspects()).toEqual([]);
@@ -54,7 +54,7 @@ test("listing notices a death that nobody has told about, before the message run
   const { house, dead } = await setup();
   await house.ledger?.start();
   await dead("gone", ["a"], true);
-  const suspects = await house.ledger?.list("billing", ["a", "b"]);
+  const suspects = await house.ledger?.listInFlight("billing", ["a", "b"]);
   expect(suspects).toEqual(new Map([["a", 1]]));
 });
 
@@ -105,9 +105,9 @@ test("one statement lists many messages", async () => {
   const { house } = await setup();
   let writes = 0;
   const { ledger } = house;
-  const list = ledger?.list.bind(ledger);
+  const list = ledger?.listInFlight.bind(ledger);
   if (ledger !== undefined && list !== undefined) {
-    ledger.list = (consumer, ids) => {
+    ledger.listInFlight = (consumer, ids) => {
       writes += 1;
       return list(consumer, ids);
     };

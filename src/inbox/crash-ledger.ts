@@ -2,51 +2,52 @@ import { errorText } from "../errors/index.ts";
 import { after, type CancelTimer, Loop, randomToken, type Service, thisProcess } from "../runtime/index.ts";
 import { toArrayLiteral } from "../storage/index.ts";
 import type { InboxEngine } from "./engine.ts";
-import { persist } from "./persist.ts";
+import { retryUntilDone } from "./attempt.ts";
 
 export interface CrashLedgerOptions {
   readonly engine: InboxEngine;
-  /** Names this process for people. */
+  /** The name of this worker in logs and tables. */
   readonly worker: string;
-  /** After this silence a process counts as dead. Shorter than the lease of the transport's lanes. Default 20,000. */
+  /** A process that has not renewed its row for this long counts as dead. Shorter than the lane lease. Default 20,000. */
   readonly leaseMs?: number;
 }
 
-/** How often a process died while it ran the message alone, for each suspect. */
+/** Suspect messages by id, with the number of processes that died while they ran only that message. */
 export type Suspects = ReadonlyMap<string, number>;
 
-/** Hears when this process could not show itself alive for a whole lease, and when it could again. */
 export interface LeaseListener {
+  /** Called when this process could not renew its row for a whole lease. */
   readonly onLapse: () => void;
+  /** Called when a renewal succeeds after a lapse. */
   readonly onRecovery: () => void;
 }
 
-/** Says when this process can no longer show itself alive. */
+/** A lease that this process renews in the database. */
 export interface Lease {
-  /** Calls `onLapse` at once if the lease has lapsed already. Returns how to stop listening. */
+  /** Adds a listener. Calls `onLapse` immediately if the lease has lapsed. Returns a function that removes the listener. */
   onLease(listener: LeaseListener): () => void;
 }
 
 const NO_SUSPECTS: Suspects = new Map();
-/** Even of a short lease: a busy machine is not a dead one. */
-const MIN_BEAT_MS = 500;
+/** The shortest deadline of a renewal, because a busy machine must not count as dead. */
+const MIN_RENEWAL_DEADLINE_MS = 500;
 
 /**
- * Finds messages that kill the process. Before messages run, one row lists their ids; when a process is gone, what
- * its rows still list is suspect. A suspect runs with nothing else beside it in its process, and the row says so:
- * only if that process dies as well is the message charged. Its former neighbours run alone once, and are free.
+ * Finds messages that kill the process. The ids of all messages in flight are stored in a row before they run. If the
+ * process dies, the messages still in its row are suspects. A suspect runs alone in its process, and the row says so: a
+ * crash is counted only if that process dies as well. Other suspects run alone once, and are then cleared.
  */
 export class CrashLedger implements Service, Lease {
   readonly #engine: InboxEngine;
   readonly #worker: string;
   readonly #leaseMs: number;
-  readonly #gate = new SoloGate();
+  readonly #lock = new ExclusiveLock();
   readonly #heartbeat: Loop;
   readonly #listeners = new Set<LeaseListener>();
-  #lapse: CancelTimer | undefined;
+  #lapseTimer: CancelTimer | undefined;
   #hasLapsed = false;
   #member = "";
-  #gone = new AbortController();
+  #stopped = new AbortController();
 
   constructor({ engine, worker, leaseMs = 20_000 }: CrashLedgerOptions) {
     this.#engine = engine;
@@ -54,7 +55,7 @@ export class CrashLedger implements Service, Lease {
     this.#leaseMs = leaseMs;
     this.#heartbeat = new Loop({
       step: async () => {
-        await this.#beat();
+        await this.#renew();
         return leaseMs / 4;
       },
       onError: (error) =>
@@ -69,30 +70,30 @@ export class CrashLedger implements Service, Lease {
 
   async start(): Promise<void> {
     if (this.#heartbeat.running) return;
-    this.#gone = new AbortController();
+    this.#stopped = new AbortController();
     this.#member = `${this.#worker}.${randomToken().slice(0, 12)}`;
-    await this.#beat();
+    await this.#renew();
     await this.#heartbeat.start();
   }
 
-  /** Stop the consumers first: a row that is left behind says that the process died. */
+  /** Deletes the rows of this process. Stop the consumers first, or their messages become suspects. */
   async stop(): Promise<void> {
     if (!this.#heartbeat.running) return;
-    this.#gone.abort();
-    this.#lapse?.();
+    this.#stopped.abort();
+    this.#lapseTimer?.();
     await this.#heartbeat.stop();
     await this.#engine.database.run(this.#engine.sql.leave, [this.#member]);
   }
 
-  /** Other processes take this one for dead when it cannot reach the database; a broker does not. */
+  // A process that cannot reach the database counts as dead here, while a broker still sees its connection.
   onLease(listener: LeaseListener): () => void {
     this.#listeners.add(listener);
     if (this.#hasLapsed) listener.onLapse();
     return () => this.#listeners.delete(listener);
   }
 
-  /** Turns what dead processes were running into suspects. Call it when a member is found to be gone. */
-  async notice(): Promise<void> {
+  /** Records the messages of dead processes as suspects. Call it when a member row has expired. */
+  async recordCrashes(): Promise<void> {
     const { database, sql, observer } = this.#engine;
     const { rows } = await database.run<{ consumer: string; event_id: string; crashes: number }>(sql.notice, [
       this.#leaseMs,
@@ -102,49 +103,52 @@ export class CrashLedger implements Service, Lease {
     }
   }
 
-  /** Writes down everything the consumer holds, before any of it runs, and tells which of it is suspect. */
-  async list(consumer: string, ids: readonly string[]): Promise<Suspects> {
+  /** Stores the ids of all messages that the consumer has in flight, before new ones run. Returns the suspects among them. */
+  async listInFlight(consumer: string, ids: readonly string[]): Promise<Suspects> {
     const first = await this.#write(consumer, ids, false);
     if (!first.deaths) return first.suspects;
-    await this.notice();
+    await this.recordCrashes();
     return (await this.#write(consumer, ids, false)).suspects;
   }
 
-  /** Resolves with the way out, once no suspect runs. */
-  enter(): Promise<() => void> {
-    return this.#gate.enter();
+  /** Waits until no suspect runs. Returns a function to call when the work is done. */
+  acquireShared(): Promise<() => void> {
+    return this.#lock.acquireShared();
   }
 
-  /** Runs `work` with nothing beside it, and with a row that says so; then lists what the consumer `holds` again. */
+  /**
+   * Runs a suspect while nothing else runs in this process, and stores that in its row. Afterwards the row lists all
+   * messages in flight again. Resolves with undefined if the ledger was stopped first.
+   */
   async runAlone<T>(
-    { consumer, id, holds }: { consumer: string; id: string; holds: () => readonly string[] },
+    { consumer, id, inFlightIds }: { consumer: string; id: string; inFlightIds: () => readonly string[] },
     work: () => Promise<T>,
   ): Promise<T | undefined> {
-    const leave = await this.#gate.enterAlone();
+    const release = await this.#lock.acquireExclusive();
     const write = (ids: readonly string[], alone: boolean): Promise<boolean> =>
-      persist(this.#engine.observer, "crash ledger", this.#gone.signal, () =>
+      retryUntilDone(this.#engine.observer, "crash ledger", this.#stopped.signal, () =>
         this.#write(consumer, ids, alone),
       );
     try {
       return (await write([id], true)) ? await work() : undefined;
     } finally {
-      await write(holds(), false);
-      leave();
+      await write(inFlightIds(), false);
+      release();
     }
   }
 
-  async #beat(): Promise<void> {
+  async #renew(): Promise<void> {
     const { database, sql } = this.#engine;
-    const deadlineMs = Math.max(MIN_BEAT_MS, this.#leaseMs / 3); // time for another connection if this one hangs
+    const deadlineMs = Math.max(MIN_RENEWAL_DEADLINE_MS, this.#leaseMs / 3); // time for another connection if this one hangs
     const params = [this.#member, this.#worker, this.#leaseMs, thisProcess.name];
     await database.run(sql.beat, params, { deadlineMs });
     this.#onRenewed();
-    await this.notice();
+    await this.recordCrashes();
   }
 
   #onRenewed(): void {
     this.#watchLease(this.#engine.leaseMs, () => {
-      // After a pause of this process it had no chance to say that it is alive: it gets one.
+      // A process that was paused could not renew its lease. It gets one more chance.
       this.#heartbeat.wake();
       this.#watchLease(this.#engine.leaseMs / 4, () => {
         this.#hasLapsed = true;
@@ -156,9 +160,9 @@ export class CrashLedger implements Service, Lease {
     for (const { onRecovery } of this.#listeners) onRecovery();
   }
 
-  #watchLease(ms: number, lapsed: () => void): void {
-    this.#lapse?.();
-    if (Number.isFinite(ms)) this.#lapse = after(ms, lapsed, { unref: true });
+  #watchLease(ms: number, onLapse: () => void): void {
+    this.#lapseTimer?.();
+    if (Number.isFinite(ms)) this.#lapseTimer = after(ms, onLapse, { unref: true });
   }
 
   async #write(
@@ -175,49 +179,53 @@ export class CrashLedger implements Service, Lease {
   }
 }
 
-/** Many may be inside together, or one alone. First come, first served, so that neither kind starves the other. */
-export class SoloGate {
-  readonly #line: { readonly alone: boolean; readonly enter: () => void }[] = [];
-  #inside = 0;
-  #alone = false;
+/** A lock held by many shared holders or one exclusive holder. First come, first served, so that neither kind starves. */
+export class ExclusiveLock {
+  readonly #waiting: { readonly exclusive: boolean; readonly grant: () => void }[] = [];
+  #holders = 0;
+  #isExclusive = false;
 
-  /** Resolves with the way out. */
-  enter(): Promise<() => void> {
-    return this.#pass(false);
+  /** Waits for the lock together with other shared holders. Returns the function that releases it. */
+  acquireShared(): Promise<() => void> {
+    return this.#acquire(false);
   }
 
-  /** Resolves when everybody else has left; nobody comes in until the way out is taken. */
-  enterAlone(): Promise<() => void> {
-    return this.#pass(true);
+  /** Waits until there is no other holder. Returns the function that releases the lock. */
+  acquireExclusive(): Promise<() => void> {
+    return this.#acquire(true);
   }
 
-  async #pass(alone: boolean): Promise<() => void> {
-    if (this.#line.length > 0 || !this.#admits(alone)) {
-      await new Promise<void>((enter) => this.#line.push({ alone, enter }));
-    } else this.#admit(alone);
-    let inside = true;
+  async #acquire(exclusive: boolean): Promise<() => void> {
+    if (this.#waiting.length > 0 || !this.#canGrant(exclusive)) {
+      await new Promise<void>((grant) => this.#waiting.push({ exclusive, grant }));
+    } else this.#addHolder(exclusive);
+    let isHeld = true;
     return () => {
-      if (inside) this.#leave(alone);
-      inside = false;
+      if (isHeld) this.#release(exclusive);
+      isHeld = false;
     };
   }
 
-  #admits(alone: boolean): boolean {
-    return !this.#alone && (!alone || this.#inside === 0);
+  #canGrant(exclusive: boolean): boolean {
+    return !this.#isExclusive && (!exclusive || this.#holders === 0);
   }
 
-  #admit(alone: boolean): void {
-    this.#inside += 1;
-    if (alone) this.#alone = true;
+  #addHolder(exclusive: boolean): void {
+    this.#holders += 1;
+    if (exclusive) this.#isExclusive = true;
   }
 
-  #leave(alone: boolean): void {
-    this.#inside -= 1;
-    if (alone) this.#alone = false;
-    for (let next = this.#line[0]; next !== undefined && this.#admits(next.alone); next = this.#line[0]) {
-      this.#line.shift();
-      this.#admit(next.alone);
-      next.enter();
+  #release(exclusive: boolean): void {
+    this.#holders -= 1;
+    if (exclusive) this.#isExclusive = false;
+    for (
+      let next = this.#waiting[0];
+      next !== undefined && this.#canGrant(next.exclusive);
+      next = this.#waiting[0]
+    ) {
+      this.#waiting.shift();
+      this.#addHolder(next.exclusive);
+      next.grant();
     }
   }
 }

@@ -7,24 +7,24 @@ import { type Observer, silentObserver, silentSpans, type Spans } from "../telem
 import type { OpenScope } from "./handler.ts";
 import { inboxStatements, type InboxStatements } from "./statements.ts";
 
-/** What every transaction of the inbox needs; one per process, shared by all its consumers. */
+/** Everything that the inbox needs to run a handler's transaction. All consumers of a process share one engine. */
 export interface InboxEngine {
   readonly database: Database;
   readonly sql: InboxStatements;
   readonly deadLetters: DeadLetterStatements;
   readonly openScope: OpenScope;
   readonly unpack: Unpack;
-  readonly sealReply: EncryptReply;
+  readonly encryptReply: EncryptReply;
   readonly observer: Observer;
   readonly spans: Spans;
   readonly clock: Clock;
-  /** After this silence others take over what a process had. */
+  /** Other workers take over the messages of a worker that has not renewed its lease for this long. */
   readonly leaseMs: number;
-  /** Bounds the transactions of handlers, so that connections are left for everything else. */
-  readonly slots: TransactionPermits;
+  /** Limits the transactions of handlers, so that connections remain for the relay and the transport. */
+  readonly permits: TransactionPermits;
 }
 
-/** Seals the personal fields in the reply to a command, in the transaction of its effect. */
+/** Encrypts the personal fields of a command's reply, in the transaction of its effect. */
 export type EncryptReply = (
   contract: AnyContract,
   data: unknown,
@@ -37,17 +37,17 @@ export interface InboxEngineOptions {
   readonly schema: string;
   /** Without it handlers cannot publish. */
   readonly openScope?: OpenScope;
-  /** Default: the data is in the message, in clear. */
+  /** Decodes the payload of a message. Default: the data is in the message, unencrypted. */
   readonly unpack?: Unpack;
-  /** Default: replies stay as they are. */
-  readonly sealReply?: EncryptReply;
+  /** Default: replies are not encrypted. */
+  readonly encryptReply?: EncryptReply;
   readonly observer?: Observer;
-  /** Default: nobody traces. */
+  /** Default: no spans. */
   readonly spans?: Spans;
   readonly clock?: Clock;
-  /** After this silence others take over what this process had. Default: they never do. */
+  /** Lease of this worker in milliseconds. Default: it never expires. */
   readonly leaseMs?: number;
-  /** Size of the pool less what relay, transport and handlers themselves need of it. Default: no bound. */
+  /** How many handler transactions may be open at once. Default: no limit. */
   readonly maxTransactions?: number;
 }
 
@@ -59,12 +59,12 @@ export function inboxEngine(options: InboxEngineOptions): InboxEngine {
     deadLetters: deadLetterStatements(schema),
     openScope: options.openScope ?? noOutbox,
     unpack: options.unpack ?? unpackPlain,
-    sealReply: options.sealReply ?? ((_, __, reply) => Promise.resolve(reply)),
+    encryptReply: options.encryptReply ?? ((_, __, reply) => Promise.resolve(reply)),
     observer: options.observer ?? silentObserver,
     spans: options.spans ?? silentSpans,
     clock: options.clock ?? systemClock,
     leaseMs: options.leaseMs ?? Number.POSITIVE_INFINITY,
-    slots: new TransactionPermits(options.maxTransactions ?? Number.POSITIVE_INFINITY),
+    permits: new TransactionPermits(options.maxTransactions ?? Number.POSITIVE_INFINITY),
   };
 }
 
@@ -73,18 +73,18 @@ const noOutbox: OpenScope = () => ({
     Promise.reject(
       new SagaboxError(
         "BUS_NOT_RUNNING",
-        "This inbox was made without an outbox, so its handlers cannot publish.",
+        "This inbox was created without an outbox, so its handlers cannot publish.",
       ),
     ),
   open: () => {
-    throw new SagaboxError("CLAIM_STORE_UNKNOWN", "This inbox was made without a claim check.");
+    throw new SagaboxError("CLAIM_STORE_UNKNOWN", "This inbox was created without a claim check.");
   },
   waitForPending: () => Promise.resolve(),
   lastStatements: () => [],
   handleCommit: () => undefined,
 });
 
-/** Hands out at most `limit` places; who comes later waits in line. */
+/** A semaphore for handler transactions: grants at most `limit` permits at once, first come, first served. */
 export class TransactionPermits {
   #limit: number;
   readonly #waiting: (() => void)[] = [];
@@ -94,18 +94,19 @@ export class TransactionPermits {
     this.#limit = limit;
   }
 
-  /** Known once everything that needs connections has been counted; nobody is turned out. */
+  /** Set when the connections needed elsewhere are known. Permits that were granted before stay valid. */
   set limit(limit: number) {
     this.#limit = limit;
   }
 
+  /** Waits for a permit. Returns the function that releases it; further calls of it have no effect. */
   async acquire(): Promise<() => void> {
     if (this.#held < this.#limit) this.#held += 1;
     else await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    let held = true;
+    let isHeld = true;
     return () => {
-      if (held) this.#release();
-      held = false;
+      if (isHeld) this.#release();
+      isHeld = false;
     };
   }
 

@@ -2,7 +2,7 @@ import { runInMessageContext } from "../message/index.ts";
 import type { Attempt } from "./attempt.ts";
 import type { BatchContext, HandlerContext, Received } from "./handler.ts";
 
-/** The same for every attempt: what is outside the database can recognise a repetition by it. */
+/** A key that is equal for all attempts, so that systems outside the database can detect a repeated call. */
 export function idempotencyKey(consumer: string, messageId: string): string {
   return `${consumer}:${messageId}`;
 }
@@ -35,11 +35,11 @@ export function batchContext(consumer: string, attempt: Attempt): BatchContext {
     consumer,
     publish: (contract, data, options) => attempt.scope.publish(contract, data, options),
     open: (attachment) => attempt.scope.open(attachment),
-    idempotencyKeyOf: ({ id }) => idempotencyKey(consumer, id),
+    idempotencyKeyFor: ({ id }) => idempotencyKey(consumer, id),
   };
 }
 
-/** What is published meanwhile was caused by this message and belongs to its trace. */
+/** Runs work with this message as its context: messages published by it get its correlation id, causation id and trace. */
 export function runInContext<T>(message: Omit<Received, "data">, id: string, work: () => T): T {
   const { correlationId, traceparent, sagaId } = message;
   return runInMessageContext(

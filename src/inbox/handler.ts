@@ -12,12 +12,12 @@ import type {
 } from "../message/index.ts";
 import type { OwnedTransaction, Param, Rows, Sql, Statement } from "../storage/index.ts";
 
-/** A message as a handler gets it: the data is read, brought to the current version and validated. */
+/** A message as a handler gets it. Its data is decoded, upcast to the current version and validated. */
 export type Received<C extends AnyContract = AnyContract> = Omit<Message, "data"> & {
   readonly data: DataOf<C>;
 };
 
-/** What a handler may say about a message it publishes; the rest is inherited from the message it handles. */
+/** Options for a message that a handler publishes. Everything else is inherited from the message being handled. */
 export interface OutgoingOptions {
   readonly id?: string;
   readonly key?: string;
@@ -29,48 +29,49 @@ export interface OutgoingOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** Publishes inside the handler's transaction; the message is caused by the one being handled. */
+/** Publishes in the handler's transaction. The id of the handled message becomes the causation id. */
 export type PublishInHandler = <C extends AnyContract>(
   contract: C,
   data: InputOf<C>,
   options?: OutgoingOptions,
 ) => Promise<{ readonly id: string }>;
 
-/** What the handlers of one transaction publish. The app makes one per transaction from its outbox. */
+/** Collects what the handlers of one transaction publish. The app opens one scope per transaction. */
 export interface OutgoingScope {
   readonly publish: PublishInHandler;
   open(attachment: Attachment): Readable;
-  /** Ends when everything that was begun in it has ended, and fails with whatever of it failed. */
+  /** Waits for all publishes that have started. Rejects if one of them failed. */
   waitForPending(): Promise<void>;
-  /** Statements that still have to run in the transaction; they travel with its COMMIT. */
+  /** Statements that must still run in the transaction. They are sent together with COMMIT. */
   lastStatements(): readonly { readonly statement: Statement; readonly params: readonly Param[] }[];
-  /** The transaction has committed, with these answers to `last()`: what was written may be sent now. */
+  /** Called after COMMIT with the answers to `lastStatements()`: the published messages can be sent now. */
   handleCommit(answers: readonly Rows<unknown>[]): void;
 }
 
 export type OpenScope = (tx: OwnedTransaction) => OutgoingScope;
 
+/** What a handler can use besides its message. */
 export interface HandlerContext {
-  /** SQL inside the transaction that also holds the dedupe row and everything published here. */
+  /** Runs SQL in the transaction that also contains the dedupe row and the published messages. */
   readonly tx: Sql;
-  /** Aborts at the deadline, and when another member has taken the message over. */
+  /** Aborts at the deadline, at a stop, and when another worker takes the message over. */
   readonly signal: AbortSignal;
-  /** The same for every attempt at this message by this consumer: hand it to whatever is outside the database. */
+  /** Equal for all attempts of this consumer at this message. Pass it to systems outside the database. */
   readonly idempotencyKey: string;
-  /** 1 for the first time. */
+  /** The number of this attempt, from 1. */
   readonly attempt: number;
   readonly consumer: string;
   readonly publish: PublishInHandler;
-  /** The bytes of an attachment, as they are read; the stream fails at its end if they are not those that were attached. */
+  /** Streams the bytes of an attachment. The stream fails at its end if the bytes do not match the attached ones. */
   readonly open: (attachment: Attachment) => Readable;
 }
 
 export type BatchContext = Omit<HandlerContext, "attempt" | "idempotencyKey"> & {
-  /** The stable key for one of the messages. */
-  readonly idempotencyKeyOf: (message: { readonly id: string }) => string;
+  /** The idempotency key of one of the messages. Equal for all attempts. */
+  readonly idempotencyKeyFor: (message: { readonly id: string }) => string;
 };
 
-/** A command's handler returns the reply; an event's may return a result that is kept with the dedupe row. */
+/** A command's handler returns the reply. An event's handler may return a result, which is stored with the dedupe row. */
 export type HandlerResult<C extends AnyContract> = [ReplyOf<C>] extends [never] ? Json | void : ReplyOf<C>;
 
 export type Handler<C extends AnyContract> = (
@@ -78,15 +79,15 @@ export type Handler<C extends AnyContract> = (
   context: HandlerContext,
 ) => HandlerResult<C> | Promise<HandlerResult<C>>;
 
-/** Gets only messages it has not seen, in order; all of them succeed or none does. */
+/** Handles a batch of new messages, in order, in one transaction: all of them succeed or none does. */
 export type BatchHandler<C extends AnyContract> = (
   messages: readonly Received<C>[],
   context: BatchContext,
 ) => void | Promise<void>;
 
 /**
- * The whole effect as one SQL text that reads from `fresh`, which has one row if the message is new and none if it
- * was handled before: `insert into bill (id) select $1::text from fresh`. The text must not change between messages.
+ * Returns the whole effect as one SQL statement that reads from `fresh`, a table with one row for a new message and none
+ * for a duplicate: `insert into bill (id) select $1::text from fresh`. The text must be equal for all messages.
  */
 export type StatementHandler<C extends AnyContract> = (message: Received<C>) => {
   readonly text: string;

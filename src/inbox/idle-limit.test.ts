@@ -1,15 +1,15 @@
 import { expect, onTestFinished, test, vi } from "vitest";
 import { defineStatement, type Rows } from "../storage/index.ts";
-import { idleLimit, stayInside } from "./attempt.ts";
+import { idleLimit, keepSessionActive } from "./attempt.ts";
 
 const stay = defineStatement("stay", "select 1");
 const rows: Rows<never> = { rows: [], rowCount: 0, command: "SELECT" };
 
 test.each([
-  [30_000, 30_000, { idleTimeoutMs: 30_000, stayEveryMs: null }],
-  [30_000, Infinity, { idleTimeoutMs: 30_000, stayEveryMs: null }],
-  [30_000, 5_000, { idleTimeoutMs: 5_000, stayEveryMs: 1_250 }],
-  [3_600_000, 30_000, { idleTimeoutMs: 30_000, stayEveryMs: 7_500 }],
+  [30_000, 30_000, { idleTimeoutMs: 30_000, keepActiveEveryMs: null }],
+  [30_000, Infinity, { idleTimeoutMs: 30_000, keepActiveEveryMs: null }],
+  [30_000, 5_000, { idleTimeoutMs: 5_000, keepActiveEveryMs: 1_250 }],
+  [3_600_000, 30_000, { idleTimeoutMs: 30_000, keepActiveEveryMs: 7_500 }],
 ])(
   "rule 13: with a deadline of %d ms and a lease of %d ms nobody idles longer than either",
   (deadline, lease, limit) => {
@@ -25,7 +25,7 @@ test("a living process speaks up again and again, one word at a time, and not af
     open: true,
     run: () => new Promise<Rows<never>>((resolve) => void answers.push(() => resolve(rows))),
   };
-  const leave = stayInside(tx, stay, 100);
+  const leave = keepSessionActive(tx, stay, 100);
   await vi.advanceTimersByTimeAsync(350);
   expect(answers).toHaveLength(1);
   answers[0]?.();
@@ -48,7 +48,7 @@ test("a word that fails is no failure of its own", async () => {
     words += 1;
     return Promise.reject(new Error("the transaction is aborted"));
   };
-  onTestFinished(stayInside({ open: true, run }, stay, 100));
+  onTestFinished(keepSessionActive({ open: true, run }, stay, 100));
   await vi.advanceTimersByTimeAsync(250);
   expect(words).toBe(2);
 });

@@ -150,7 +150,7 @@ test("D9: stats count per consumer, in all, in the last hour and day", async () 
 test("D5: clean-up removes old rows in batches, can be stopped, and keeps the rest", async () => {
   const { house } = await setup();
   await house.rows(
-    `insert into sagabox.consumer_inbox (consumer, event_id, source_topic, event_type, consumed_at)
+    `insert into sagabox.consumer_inbox (consumer_name, event_id, source_topic, event_type, consumed_at)
      select 'billing', n::text, 't', 'e', clock_timestamp() - n * interval '1 day' from generate_series(1, 100) as n`,
   );
   const olderThanMs = 30.5 * 86_400_000;

@@ -8,21 +8,21 @@ import {
   type Message,
   runInMessageContext,
 } from "../message/index.ts";
-import { option, readOptions, text, type OptionsFrom } from "../options/index.ts";
+import { type Duration, milliseconds, rejectUnknownKeys, text } from "../options/index.ts";
 import { randomToken, systemClock } from "../runtime/index.ts";
 import { explainPostgresError } from "../storage/index.ts";
 import { spanFailure } from "../telemetry/index.ts";
 import type { InboxEngine } from "./engine.ts";
 import { handlerContext } from "./handler-context.ts";
 import type { HandlerContext } from "./handler.ts";
-import { idFlaw } from "./read-message.ts";
-import { asError, receiveOnce } from "./receive-once.ts";
-import { type ConsumerStats, inboxStats } from "./stats.ts";
+import { invalidIdError } from "./read-message.ts";
+import { toHandlerError, receiveOnce } from "./receive-once.ts";
 
-/** A message from anywhere: what sagabox needs to know in order to handle it once. */
+/** A message from a source other than sagabox, with what the inbox needs to handle it once. */
 export interface ForeignMessage<D = unknown> {
+  /** Identifies duplicates. Default: what `idOf` of the inbox returns. */
   readonly id?: string | undefined;
-  /** Names the effect; the same message may have one effect per consumer. */
+  /** The name of the effect. A message is handled once per consumer. */
   readonly consumer: string;
   readonly topic: string;
   readonly type: string;
@@ -36,35 +36,36 @@ export interface ForeignMessage<D = unknown> {
 export type Processed<R> =
   | { readonly kind: "processed"; readonly result: R }
   | { readonly kind: "duplicate"; readonly result?: Json }
-  /** It had no usable id, so it could not be handled once: it is a dead letter now, and may be acknowledged. */
+  /** It had no usable id and is now a dead letter. Acknowledge it. */
   | { readonly kind: "dead_letter"; readonly code: "MESSAGE_ID_MISSING" | "MESSAGE_ID_INVALID" };
 
-export const inboxOptions = {
-  /** Returns the id of a message that has no `id`. */
-  idOf: option.callback<(message: ForeignMessage) => string | undefined>(),
+export interface InboxOptions {
+  /** Derives the id of a message without `id`. If it returns undefined, the message becomes a dead letter. */
+  readonly idOf?: (message: ForeignMessage) => string | undefined;
   /** How long a handler may take. Default "30s". */
-  deadline: option.duration({ default: "30s", min: 1 }),
-};
-
-/** Options of `bus.inbox`. */
-export interface InboxOptions extends OptionsFrom<typeof inboxOptions> {}
+  readonly deadline?: Duration | number;
+}
 
 const PRINTABLE = /^(?=.*\S)[^\p{Cc}\p{Cs}]+$/u;
 
-/** Exactly-once effect for anyone's own consumer loop: acknowledge to your broker after `process` has resolved. */
+/** Exactly-once effects for your own consumer loop. Acknowledge at your broker after `process` has resolved. */
 export class Inbox {
   readonly #engine: InboxEngine;
   readonly #idOf: InboxOptions["idOf"];
   readonly #deadlineMs: number;
 
   constructor(engine: InboxEngine, options: InboxOptions = {}) {
-    const { idOf, deadlineMs } = readOptions("inbox", inboxOptions, options);
+    rejectUnknownKeys("inbox", options, ["idOf", "deadline"]);
+    if (options.idOf !== undefined) assertFunction("inbox.idOf", options.idOf);
     this.#engine = engine;
-    this.#idOf = idOf;
-    this.#deadlineMs = deadlineMs;
+    this.#idOf = options.idOf;
+    this.#deadlineMs = milliseconds("inbox.deadline", options.deadline ?? "30s", { min: 1 });
   }
 
-  /** Throws what the handler threw, with everything rolled back: do not acknowledge then. */
+  /**
+   * Runs the handler in a transaction unless the message was handled before. Throws the handler's error after a rollback:
+   * do not acknowledge the message then.
+   */
   async process<D, R extends Json | void>(
     message: ForeignMessage<D>,
     handler: (
@@ -74,36 +75,36 @@ export class Inbox {
   ): Promise<Processed<R>> {
     assertUsable(message);
     assertFunction("The handler of inbox.process", handler);
-    const found = message.id ?? this.#idOf?.(message);
-    if (!isValidId(found)) {
-      return buryForeign(this.#engine, message, found).catch((error: unknown) => this.#explain(error));
+    const id = message.id ?? this.#idOf?.(message);
+    if (!isValidId(id)) {
+      return deadLetterForeign(this.#engine, message, id).catch((error: unknown) => this.#explain(error));
     }
-    const id = found;
     const { consumer, topic, type } = message;
     const deadlineMs = this.#deadlineMs;
     const receipt = { consumer, id, topic, type, payload: null, expiresAt: null, deadlineMs };
     const { spans } = this.#engine;
-    const nr = message.attempt ?? 1;
+    const attemptNumber = message.attempt ?? 1;
     const traceparent = message.traceparent ?? spans.currentSpan().traceparent;
     const span = spans.process(
       { id, type, topic, ...(traceparent && { traceparent }) },
-      { consumer, attempt: nr },
+      { consumer, attempt: attemptNumber },
     );
     const receiving = span.run(() =>
       receiveOnce(this.#engine, receipt, async (attempt) => {
-        const context = handlerContext(consumer, id, nr, attempt);
+        const context = handlerContext(consumer, id, attemptNumber, attempt);
         return runInMessageContext(toMessageContext(message, id), () => handler({ ...message, id }, context));
       }),
     );
     const outcome = await receiving
       .catch((thrown: unknown) => {
-        span.fail(spanFailure(asError(thrown)));
-        return this.#explain(asError(thrown));
+        span.fail(spanFailure(toHandlerError(thrown)));
+        return this.#explain(toHandlerError(thrown));
       })
       .finally(() => span.end());
     return this.#toProcessed(message, id, outcome);
   }
 
+  /** Counts the handled messages per consumer. It reads the whole table, so do not call it often. */
   stats(consumer?: string): Promise<readonly ConsumerStats[]> {
     return inboxStats(this.#engine, consumer).catch((error: unknown) => this.#explain(error));
   }
@@ -123,8 +124,8 @@ export class Inbox {
       return { kind: "processed", result: outcome.result };
     }
     this.#engine.observer.emit("consumer.duplicate", { consumer, type, topic, id });
-    const first = outcome.kind === "duplicate" ? outcome.result : undefined;
-    return { kind: "duplicate", ...(first === undefined ? {} : { result: first }) };
+    const earlierResult = outcome.kind === "duplicate" ? outcome.result : undefined;
+    return { kind: "duplicate", ...(earlierResult === undefined ? {} : { result: earlierResult }) };
   }
 }
 
@@ -137,7 +138,7 @@ function toMessageContext({ correlationId, traceparent }: ForeignMessage, messag
   };
 }
 
-// Dedupe hangs on the consumer's name, so a message without one could be taken for another's duplicate.
+// Duplicates are found by consumer and id, so a message without a consumer could count as a duplicate of another one.
 function assertUsable(message: ForeignMessage): void {
   if (typeof message !== "object" || message === null) {
     throw new SagaboxError(
@@ -154,13 +155,13 @@ function assertFunction(name: string, value: unknown): void {
   if (typeof value !== "function") throw new SagaboxError("OPTIONS_INVALID", `${name} must be a function.`);
 }
 
-/** Keeps a message without a usable id as a dead letter: without one nobody could tell its second copy from its first. */
-async function buryForeign(
+/** Stores a message without a usable id as a dead letter, because its copies cannot be recognised as duplicates. */
+async function deadLetterForeign(
   { database, deadLetters, observer }: InboxEngine,
   foreign: ForeignMessage,
   id: unknown,
 ): Promise<Processed<never>> {
-  const error = idFlaw(id);
+  const error = invalidIdError(id);
   const message = toStoredMessage(foreign);
   const { consumer, type, topic } = foreign;
   const tx = await database.begin();
@@ -179,8 +180,8 @@ async function buryForeign(
     await tx.rollback();
     throw failure;
   }
-  const told = { origin: "consumer", consumer, id: message.id, type, topic, reason: "rejected" } as const;
-  observer.emit("dead_letter.buried", { ...told, error: error.message });
+  const fields = { origin: "consumer", consumer, id: message.id, type, topic, reason: "rejected" } as const;
+  observer.emit("dead_letter.buried", { ...fields, error: error.message });
   return { kind: "dead_letter", code: error.code };
 }
 
@@ -209,11 +210,41 @@ function toStoredMessage(foreign: ForeignMessage): Message {
   };
 }
 
-// What cannot be written as JSON is kept as its text: a person must be able to see what came.
+// Data that JSON cannot represent is stored as a string, so that an operator can see it.
 function asText(data: unknown): string {
   try {
     return encodeJson(data);
   } catch {
     return JSON.stringify(String(data));
   }
+}
+
+export interface ConsumerStats {
+  readonly consumer: string;
+  readonly total: number;
+  /** When the oldest message that is still stored was handled, in ISO format. */
+  readonly oldest: string;
+  readonly lastHour: number;
+  readonly lastDay: number;
+}
+
+/** Counts the handled messages per consumer within the inbox retention. It reads the whole table. */
+export async function inboxStats(
+  { database, sql }: Pick<InboxEngine, "database" | "sql">,
+  consumer?: string,
+): Promise<readonly ConsumerStats[]> {
+  const { rows } = await database.run<{
+    consumer: string;
+    total: number;
+    oldest: string;
+    last_hour: number;
+    last_day: number;
+  }>(sql.stats, [consumer ?? null]);
+  return rows.map((row) => ({
+    consumer: row.consumer,
+    total: row.total,
+    oldest: row.oldest,
+    lastHour: row.last_hour,
+    lastDay: row.last_day,
+  }));
 }

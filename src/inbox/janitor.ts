@@ -3,11 +3,11 @@ import type { InboxEngine } from "./engine.ts";
 
 const DAY_MS = 86_400_000;
 const MIN_DAYS = 7;
-/** A copy sent again on its last day still needs time to arrive. */
+/** A copy that is sent on its last day still needs time to arrive. */
 const MARGIN_MS = 2 * DAY_MS;
 
 export interface InboxRetentionOptions {
-  /** How long dedupe rows are kept, at least. Default "30d", never less than 7 days. */
+  /** How long dedupe rows are kept at least. Default "30d", minimum "7d". */
   readonly retention?: Duration | number;
   /** How long dead letters can be replayed. Default "14d". */
   readonly deadLetters?: Duration | number;
@@ -16,8 +16,8 @@ export interface InboxRetentionOptions {
 }
 
 /**
- * A dedupe row must outlive every copy that could still carry its id: a dead letter that is replayed, a message that
- * is published again from the archive. So the longest of all three counts.
+ * Computes how long dedupe rows are kept, in milliseconds. A row must outlive all copies of its message, such as a dead
+ * letter or an archived message that can be published again, so the longest of the three options counts.
  */
 export function inboxRetentionMs(options: InboxRetentionOptions = {}): number {
   rejectUnknownKeys("inbox", options, ["retention", "deadLetters", "archive"]);
@@ -33,17 +33,17 @@ export function inboxRetentionMs(options: InboxRetentionOptions = {}): number {
 }
 
 export interface ForgetInboxOptions {
-  /** From `inboxRetentionMs`. */
+  /** Minimum age of deleted rows in milliseconds, from `inboxRetentionMs`. */
   readonly olderThanMs: number;
-  /** How many one statement deletes. Default 5,000. */
+  /** How many rows one statement deletes. Default 5,000. */
   readonly batchSize?: number;
-  /** Stops between two batches. */
+  /** Stops the deletion between two batches. */
   readonly signal?: AbortSignal;
-  /** Hears after each batch how many are gone. */
+  /** Called after each batch with the number of rows deleted so far. */
   readonly onProgress?: (count: number) => void;
 }
 
-/** Deletes old dedupe rows in small batches; rows somebody has locked are passed over. Resolves with how many. */
+/** Deletes old dedupe rows in batches and skips locked rows. Resolves with the number of deleted rows. */
 export async function forgetInbox(
   { database, sql, observer }: Pick<InboxEngine, "database" | "sql" | "observer">,
   { olderThanMs, batchSize = 5_000, signal, onProgress }: ForgetInboxOptions,

@@ -1,15 +1,14 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
 import {
-  environmentVariables,
+  callable,
+  flag,
+  milliseconds,
   oneOf,
-  option,
-  readOptions,
-  readValues,
   rejectUnknownKeys,
   text,
-  type OptionsFrom,
-  type SettingsFrom,
+  wholeNumber,
+  type Duration,
 } from "../options/index.ts";
 import {
   consumerRetryPolicy,
@@ -21,133 +20,160 @@ import {
 import { systemClock } from "../runtime/index.ts";
 import type { StartingPoint } from "../transport/index.ts";
 
-export const consumerOptions = {
-  /** How many handlers or batches run at once; statements that share a transaction count as one. Default 10. */
-  concurrency: environmentVariables.concurrency.option,
+/** Options of a consumer. Handlers of one consumer must not give different values for them. */
+export interface ConsumerOptions {
+  /** How many handlers or batches run at once. Statements that share a transaction count as one. Default 10. */
+  readonly concurrency?: number;
   /**
-   * How many messages are held in memory, the running ones included. Default: twice what can run at once; four times for
-   * statements.
+   * How many messages are held in memory, including running ones. Default: twice as many as can run at once, four times
+   * for statements.
    */
-  prefetch: option.number({ min: 1, max: 100_000 }),
+  readonly prefetch?: number;
   /**
-   * What happens to messages without a handler. A topic may carry types that a consumer did not ask for. Default:
-   * "ignore" for events and stream messages, "dead-letter" for commands.
+   * What happens to messages without a handler. Default: "ignore" for events and stream messages, because a topic may
+   * carry other types; "dead-letter" for commands.
    */
-  unknown: option.choice(["ignore", "dead-letter"], {}),
+  readonly unknown?: "ignore" | "dead-letter";
   /**
-   * Where a new consumer begins in a topic: at new messages ("now"), at the oldest kept message ("beginning"), or at a
-   * `time`. Default "now"; the first consumer of a command gets the commands that waited for it.
+   * Where a new consumer begins in a topic: "now", at the "beginning" of the stored messages, or at a `time`. Default
+   * "now". The first consumer of a command always gets the commands that are waiting.
    */
-  from: option.value<StartingPoint>({
-    accepts: "StartingPoint",
-    check: (name, value) => checkStartingPoint(name, value as StartingPoint),
-  }),
+  readonly from?: StartingPoint;
   /**
-   * False handles the messages of one key in any order and concurrently, and a message in retry is overtaken. It helps
-   * on brokers, where retries of an ordered consumer wait in PostgreSQL and those of an unordered one at the broker.
-   * Default true.
+   * Whether messages of one key are handled in order. If false, later messages overtake one that is retried, and retries
+   * on a broker wait at the broker instead of in PostgreSQL. Default true.
    */
-  ordered: option.boolean({ default: true }),
-  /** Stores the payload with the dedupe row. Default false. */
-  storePayload: option.boolean({ default: false }),
-  /** Returns the id of a message that was published without one; undefined dead-letters the message. */
-  idOf: option.callback<(message: Message) => string | undefined>(),
-  /** A message is dead-lettered after this many deaths of a process that ran it alone. Default 3. */
-  maxCrashes: option.number({ default: 3, min: 1, max: 100 }),
-};
+  readonly ordered?: boolean;
+  /** Whether the payload is stored with the dedupe row. Default false. */
+  readonly storePayload?: boolean;
+  /** Derives the id of a message that was published without one. If it returns undefined, the message is dead-lettered. */
+  readonly idOf?: (message: Message) => string | undefined;
+  /** A message is dead-lettered after this many processes died while they ran only that message. Default 3. */
+  readonly maxCrashes?: number;
+}
 
-/** Options of a consumer. All handlers of one consumer must agree on them. */
-export interface ConsumerOptions extends OptionsFrom<typeof consumerOptions> {}
-
-export const batchOptions = {
-  /** Maximum number of messages in one transaction. Default 50. */
-  size: option.number({ default: 50, min: 1, max: 1_000 }),
-  /** How long a batch waits to fill. Default 0: it takes what is there. */
-  wait: option.duration({ default: 0, max: 60_000 }),
-};
-
-export interface BatchOptions extends OptionsFrom<typeof batchOptions> {}
-export type BatchSettings = SettingsFrom<typeof batchOptions>;
-
-export const handlerOptions = {
-  /** Names the effect. Deduplication and retries depend on it: after a rename, every message is new. */
-  consumer: option.string({ required: true }),
+export interface HandlerOptions extends ConsumerOptions {
+  /** The name of the consumer. Duplicates are found by it: after a rename, all messages count as new. */
+  readonly consumer: string;
   /** How long a handler, or one batch, may take. Default "30s". */
-  deadline: option.duration({ default: "30s", min: 10, max: 3_600_000 }),
-  /** Retries after a failed attempt. Default: 6 attempts, 1 s × 2 up to 60 s, full jitter. */
-  retry: option.value<RetryOptions, RetryPolicy>({
-    accepts: "RetryOptions",
-    default: {},
-    check: (name, value) => retryPolicy(name, value as RetryOptions, consumerRetryPolicy),
-  }),
-  /** Decides whether a failure is retried; undefined leaves the decision to sagabox. */
-  classify: option.callback<FailureClassifier>(),
-  /** Handles up to `size` messages in one transaction, and waits up to `wait` for them. */
-  batch: option.value<BatchOptions, BatchSettings>({
-    accepts: "BatchOptions",
-    check: (name, value) => readOptions(name, batchOptions, value as BatchOptions),
-  }),
-};
+  readonly deadline?: Duration | number;
+  readonly retry?: RetryOptions;
+  /** Decides whether a failure is retried. If it returns undefined, the built-in classification applies. */
+  readonly classify?: FailureClassifier;
+  /** Handles up to `size` messages in one transaction. A batch waits up to `wait` to fill up. */
+  readonly batch?: BatchOptions;
+}
 
-export interface HandlerOptions extends OptionsFrom<typeof handlerOptions>, ConsumerOptions {}
+export interface BatchOptions {
+  /** The most messages of a batch. Default 50. */
+  readonly size?: number;
+  /** How long a batch waits to fill up. Default 0: it takes the messages that are ready. */
+  readonly wait?: Duration | number;
+}
 
-export interface HandlerSettings extends Omit<SettingsFrom<typeof handlerOptions>, "consumer" | "batch"> {
+export interface BatchSettings {
+  readonly size: number;
+  readonly waitMs: number;
+}
+
+export interface HandlerSettings {
+  readonly deadlineMs: number;
+  readonly retry: RetryPolicy;
+  readonly classify: FailureClassifier | undefined;
   readonly batch: BatchSettings | null;
 }
 
-export interface ConsumerSettings extends Omit<
-  SettingsFrom<typeof consumerOptions>,
-  "prefetch" | "unknown" | "from" | "idOf"
-> {
+export interface ConsumerSettings {
+  readonly concurrency: number;
   readonly prefetch: number | null;
   readonly unknown: "ignore" | "dead-letter" | null;
   readonly from: StartingPoint | null;
+  readonly ordered: boolean;
+  readonly storePayload: boolean;
   readonly idOf: ((message: Message) => string | undefined) | null;
+  readonly maxCrashes: number;
 }
 
-const consumerKeys = Object.keys(consumerOptions) as readonly (keyof ConsumerOptions)[];
+const consumerKeys = [
+  "concurrency",
+  "prefetch",
+  "unknown",
+  "from",
+  "ordered",
+  "storePayload",
+  "idOf",
+  "maxCrashes",
+] as const;
+const handlerKeys = ["consumer", "deadline", "retry", "classify", "batch", "statement"];
 
 export function handlerSettings(options: HandlerOptions): HandlerSettings {
-  rejectUnknownKeys("on()", options, [...Object.keys(handlerOptions), "statement", ...consumerKeys]);
+  rejectUnknownKeys("on()", options, [...handlerKeys, ...consumerKeys]);
   const where = `consumer "${text("on().consumer", options.consumer)}"`;
-  const { deadlineMs, retry, classify, batch = null } = readValues(where, handlerOptions, options);
-  return Object.freeze({ deadlineMs, retry, classify, batch });
+  const deadline = milliseconds(`${where}.deadline`, options.deadline ?? "30s", { min: 10, max: 3_600_000 });
+  return Object.freeze({
+    deadlineMs: deadline,
+    retry: retryPolicy(
+      `${where}.retry`,
+      options.retry === undefined ? {} : options.retry,
+      consumerRetryPolicy,
+    ),
+    classify: options.classify === undefined ? undefined : callable(`${where}.classify`, options.classify),
+    batch: options.batch === undefined ? null : batchSettings(where, options.batch),
+  });
+}
+
+function batchSettings(where: string, options: BatchOptions): BatchSettings {
+  rejectUnknownKeys(`${where}.batch`, options, ["size", "wait"]);
+  return Object.freeze({
+    size: wholeNumber(`${where}.batch.size`, options.size ?? 50, { min: 1, max: 1_000 }),
+    waitMs: milliseconds(`${where}.batch.wait`, options.wait ?? 0, { max: 60_000 }),
+  });
+}
+
+function isEqual(a: unknown, b: unknown): boolean {
+  return a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
 }
 
 export function consumerSettings(consumer: string, options: ConsumerOptions): ConsumerSettings {
-  const settings = readValues(`consumer "${consumer}"`, consumerOptions, options);
-  const { prefetch = null, unknown = null, from = null, idOf = null, ...others } = settings;
-  return Object.freeze({ ...others, prefetch, unknown, from, idOf });
+  const where = `consumer "${consumer}"`;
+  const { prefetch, unknown } = options;
+  return Object.freeze({
+    concurrency: wholeNumber(`${where}.concurrency`, options.concurrency ?? 10, { min: 1, max: 1_000 }),
+    prefetch:
+      prefetch === undefined ? null : wholeNumber(`${where}.prefetch`, prefetch, { min: 1, max: 100_000 }),
+    unknown: unknown === undefined ? null : oneOf(`${where}.unknown`, unknown, ["ignore", "dead-letter"]),
+    from: options.from === undefined ? null : startingPoint(`${where}.from`, options.from),
+    ordered: flag(`${where}.ordered`, options.ordered ?? true),
+    storePayload: flag(`${where}.storePayload`, options.storePayload ?? false),
+    idOf: options.idOf === undefined ? null : callable(`${where}.idOf`, options.idOf),
+    maxCrashes: wholeNumber(`${where}.maxCrashes`, options.maxCrashes ?? 3, { min: 1, max: 100 }),
+  });
 }
 
-function checkStartingPoint(where: string, from: StartingPoint): StartingPoint {
+function startingPoint(where: string, from: StartingPoint): StartingPoint {
   if (typeof from !== "object" || from === null) return oneOf(where, from, ["now", "beginning"]);
   rejectUnknownKeys(where, from, ["time"]);
   const timeMs = from.time instanceof Date ? from.time.getTime() : Number.NaN;
-  // A later time would skip the messages published until then, which no broker can do.
+  // No broker can skip the messages until a time in the future.
   if (timeMs <= systemClock.wallMs()) return Object.freeze({ time: new Date(timeMs) });
   throw new SagaboxError("OPTIONS_INVALID", `${where}.time must be a Date that is not in the future.`);
 }
 
-function isSame(a: unknown, b: unknown): boolean {
-  return a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
-}
-
-/** Merges the consumer options of one more handler. Throws OPTIONS_INVALID if two handlers disagree. */
+/** Merges the consumer options of another handler. Throws OPTIONS_INVALID if it contradicts an earlier one. */
 export function mergeConsumerOptions(
   consumer: string,
   known: ConsumerOptions,
   given: ConsumerOptions,
 ): ConsumerOptions {
-  const stated = Object.fromEntries(
+  const added = Object.fromEntries(
     consumerKeys.filter((key) => given[key] !== undefined).map((key) => [key, given[key]]),
   ) as ConsumerOptions;
   for (const key of consumerKeys) {
-    if (stated[key] === undefined || known[key] === undefined || isSame(stated[key], known[key])) continue;
+    if (added[key] === undefined || known[key] === undefined || isEqual(added[key], known[key])) continue;
     throw new SagaboxError(
       "OPTIONS_INVALID",
-      `Two handlers of consumer "${consumer}" set different values for "${key}". Set it once, or to one value.`,
+      `Two handlers of consumer "${consumer}" give different values for "${key}". Give it once, or the same value twice.`,
     );
   }
-  return { ...known, ...stated };
+  return { ...known, ...added };
 }

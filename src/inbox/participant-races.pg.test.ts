@@ -5,7 +5,7 @@ import { until } from "../../test/support/relays.ts";
 import type { Message } from "../message/index.ts";
 import type { Sql } from "../storage/index.ts";
 import { receiveOnce } from "./receive-once.ts";
-import { receiveReferring } from "./process-delivery.ts";
+import { receiveReferring } from "./earlier-commands.ts";
 
 function gate() {
   let open: () => void = () => undefined;

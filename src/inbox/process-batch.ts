@@ -1,34 +1,32 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { toFailure } from "../retry/index.ts";
-import { silentSpan, spanFailure, type Span } from "../telemetry/index.ts";
-import { prepareAnswer, encryptedReplyName } from "./answer.ts";
-import { deliveryLost, type Attempt } from "./attempt.ts";
+import { silentSpan, type Span, spanFailure } from "../telemetry/index.ts";
+import { type Attempt, deliveryLost } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
-import type { Received } from "./handler.ts";
 import { batchContext, handlerContext, runInContext } from "./handler-context.ts";
+import type { Received } from "./handler.ts";
 import type { InFlightDelivery } from "./in-flight-delivery.ts";
-import type { StatementBatchSize } from "./statement-batch-size.ts";
 import type { DeliveryProcessor, ProcessorParts } from "./process-delivery.ts";
 import { idForDedupe, readMessage } from "./read-message.ts";
+import { type BatchItem, type BatchOutcome, receiveBatch } from "./receive-batch.ts";
+import { toHandlerError } from "./receive-once.ts";
+import { receiveStatements, type StatementCache, type StatementEffect } from "./receive-statement.ts";
 import { redact } from "./redact.ts";
-import { receiveBatch, type BatchItem, type BatchOutcome } from "./receive-batch.ts";
-import type { StatementCache } from "./receive-statement.ts";
-import { receiveStatements } from "./receive-statements.ts";
-import { asError } from "./receive-once.ts";
 import type { ConsumerDefinition, Registration } from "./registry.ts";
-import { respond } from "./respond.ts";
-import type { Fate, Settlement } from "./settlement.ts";
+import { encryptedReplyName, prepareReply, respond } from "./respond.ts";
+import type { SettleResult, Settlement } from "./settlement.ts";
+import type { StatementBatchSize } from "./statement-batch-size.ts";
 
 interface Item extends BatchItem {
   readonly held: InFlightDelivery;
   readonly message: Received;
 }
 
-type Fates = Map<InFlightDelivery, Fate>;
+type SettleResults = Map<InFlightDelivery, SettleResult>;
 
 /**
- * Several deliveries of one contract in one transaction. If that fails, they are redone one by one: statements by whoever
- * put them together, since they have nothing to do with each other, everything else here.
+ * Handles several deliveries of one contract in one transaction. If that fails, each is retried in its own transaction:
+ * statements by the consumer, which may run them concurrently, all others here.
  */
 export class BatchProcessor {
   readonly #engine: InboxEngine;
@@ -38,12 +36,12 @@ export class BatchProcessor {
   readonly #attempts: Set<Attempt>;
   readonly #statements: StatementCache;
   readonly #batchSize: StatementBatchSize;
-  /** Their handlers use savepoints, so they run one after the other. */
+  /** Handlers that use savepoints. Their batches run one message after the other. */
   readonly #withSavepoints = new WeakSet<Registration>();
 
   constructor(
     { engine, definition, settlement, attempts, statements }: ProcessorParts,
-    { single, lotSize }: { single: DeliveryProcessor; lotSize: StatementBatchSize },
+    { single, batchSize }: { single: DeliveryProcessor; batchSize: StatementBatchSize },
   ) {
     this.#engine = engine;
     this.#definition = definition;
@@ -51,62 +49,64 @@ export class BatchProcessor {
     this.#settlement = settlement;
     this.#attempts = attempts;
     this.#statements = statements;
-    this.#batchSize = lotSize;
+    this.#batchSize = batchSize;
   }
 
-  /** Resolves with those that are still to be done. */
+  /** Handles and settles a batch. Resolves with the deliveries that the caller must process one by one. */
   async process(
-    lot: readonly InFlightDelivery[],
+    batch: readonly InFlightDelivery[],
     registration: Registration,
   ): Promise<readonly InFlightDelivery[]> {
     const { spans } = this.#engine;
-    if (!spans.enabled) return this.#process(lot, registration);
-    const messages = lot.map(({ delivery }) => delivery.message);
+    if (!spans.enabled) return this.#process(batch, registration);
+    const messages = batch.map(({ delivery }) => delivery.message);
     const span = spans.processBatch(messages, registration.consumer);
     try {
-      return await span.run(() => this.#process(lot, registration));
+      return await span.run(() => this.#process(batch, registration));
     } finally {
       span.end();
     }
   }
 
   async #process(
-    lot: readonly InFlightDelivery[],
+    batch: readonly InFlightDelivery[],
     registration: Registration,
   ): Promise<readonly InFlightDelivery[]> {
-    const fates: Fates = new Map();
-    const items = await this.#read(lot, registration, fates);
+    const results: SettleResults = new Map();
+    const items = await this.#read(batch, registration, results);
     if (items.length === 0) return [];
-    const begun = new Set<Item>();
+    const started = new Set<Item>();
     try {
-      await this.#processTogether(items, registration, { fates, begun });
+      await this.#processTogether(items, registration, { results, started });
     } catch (thrown) {
-      const error = asError(thrown);
-      if (isSagaboxError(error, "TRANSACTION_COMMITTED")) await this.#buryAll(begun, error, fates);
+      const error = toHandlerError(thrown);
+      if (isSagaboxError(error, "TRANSACTION_COMMITTED")) await this.#deadLetterAll(started, error, results);
       const stopped = isSagaboxError(error, "BUS_STOPPED");
-      if (registration.work.kind === "statement" && !stopped) return lot.filter((held) => !fates.has(held));
+      if (registration.work.kind === "statement" && !stopped)
+        return batch.filter((held) => !results.has(held));
       const { classify } = registration.settings;
       const { kind, mayNeverPass } = toFailure(error, classify);
-      const blameless = kind === "infrastructure" && mayNeverPass !== true; // else one of them may be to blame
-      await (blameless ? this.#retryLater(items, error, fates) : this.#oneByOne(items, fates));
+      // Only a failure of the infrastructure has no cause in one of the messages.
+      const isOutage = kind === "infrastructure" && mayNeverPass !== true;
+      await (isOutage ? this.#retryLater(items, error, results) : this.#processOneByOne(items, results));
     }
     return [];
   }
 
   async #read(
-    lot: readonly InFlightDelivery[],
+    batch: readonly InFlightDelivery[],
     { contract, work }: Registration,
-    fates: Fates,
+    results: SettleResults,
   ): Promise<Item[]> {
     const items: Item[] = [];
-    const waiting = new Set<string | null>();
-    for (const held of lot) {
+    const blockedKeys = new Set<string | null>();
+    for (const held of batch) {
       const { message, orderKey } = held.delivery;
-      // A statement finds out by itself whether it is a duplicate, so what became of it is known only afterwards.
+      // Whether a statement's message is a duplicate is known only after COMMIT, so it is acknowledged afterwards.
       const ackWith = work.kind === "statement" ? undefined : held.delivery.ackWith;
-      if (held.delivery.signal.aborted) fates.set(held, "lost");
-      else if (orderKey !== null && waiting.has(orderKey)) {
-        fates.set(held, "again");
+      if (held.delivery.signal.aborted) results.set(held, "lost");
+      else if (orderKey !== null && blockedKeys.has(orderKey)) {
+        results.set(held, "again");
         await this.#settlement.release(held);
       } else {
         try {
@@ -114,14 +114,14 @@ export class BatchProcessor {
           const id = idForDedupe(held.id ?? message.id);
           const payload = this.#definition.settings.storePayload ? message.data : null;
           const reading = readMessage(this.#engine, contract, held);
-          const read = reading instanceof Promise ? await reading : reading;
-          items.push({ held, message: read, id, topic, type, payload, expiresAt, ackWith });
+          const received = reading instanceof Promise ? await reading : reading;
+          items.push({ held, message: received, id, topic, type, payload, expiresAt, ackWith });
         } catch (thrown) {
-          const later = lot.slice(lot.indexOf(held) + 1);
+          const later = batch.slice(batch.indexOf(held) + 1);
           const behind = later.filter(({ delivery }) => orderKey !== null && delivery.orderKey === orderKey);
-          const fate = await this.#single.fail(held, asError(thrown), behind);
-          fates.set(held, fate);
-          if (fate === "again") waiting.add(orderKey); // its successors come back behind it
+          const result = await this.#single.fail(held, toHandlerError(thrown), behind);
+          results.set(held, result);
+          if (result === "again") blockedKeys.add(orderKey); // later messages of the key must wait for it
         }
       }
     }
@@ -131,25 +131,25 @@ export class BatchProcessor {
   async #processTogether(
     items: readonly Item[],
     registration: Registration,
-    { fates, begun }: { readonly fates: Fates; readonly begun: Set<Item> },
+    { results, started }: { readonly results: SettleResults; readonly started: Set<Item> },
   ): Promise<void> {
-    const { processed, duplicates, expired, durationMs } = await this.#receive(items, registration, begun);
-    const settled = [true, false].map(async (ackedIn) => {
-      const some = processed.filter(({ ackWith }) => (ackWith !== undefined) === ackedIn);
-      const ends = await this.#single.settleAll(
-        some.map(({ held }) => held),
+    const { processed, duplicates, expired, durationMs } = await this.#receive(items, registration, started);
+    const settling = [true, false].map(async (ackedIn) => {
+      const group = processed.filter(({ ackWith }) => (ackWith !== undefined) === ackedIn);
+      const settled = await this.#single.settleAll(
+        group.map(({ held }) => held),
         durationMs,
         ackedIn,
       );
-      for (const [index, { held }] of some.entries()) fates.set(held, ends[index] ?? "done");
+      for (const [index, { held }] of group.entries()) results.set(held, settled[index] ?? "done");
     });
     await Promise.all([
-      ...settled,
+      ...settling,
       ...duplicates.map(async ({ held }) => {
-        fates.set(held, await this.#single.settle(held, { kind: "duplicate" }, false));
+        results.set(held, await this.#single.settle(held, { kind: "duplicate" }, false));
       }),
       ...expired.map(async ({ held }) => {
-        fates.set(held, await this.#single.settle(held, { kind: "expired" }, false));
+        results.set(held, await this.#single.settle(held, { kind: "expired" }, false));
       }),
     ]);
   }
@@ -157,16 +157,17 @@ export class BatchProcessor {
   #receive(
     items: readonly Item[],
     registration: Registration,
-    begun: Set<Item>,
+    started: Set<Item>,
   ): Promise<BatchOutcome<Item>> {
     const { consumer, settings, work } = registration;
-    const receipt = { consumer, items, deadlineMs: settings.deadlineMs, among: this.#attempts };
+    const receipt = { consumer, items, deadlineMs: settings.deadlineMs, openAttempts: this.#attempts };
     if (work.kind === "statement") {
-      const lot = { ...receipt, effectOf: ({ message }: Item) => work.build(message), size: this.#batchSize };
-      return receiveStatements(this.#engine, this.#statements, lot);
+      const buildEffect = ({ message }: Item): StatementEffect => work.build(message);
+      const batch = { ...receipt, buildEffect, size: this.#batchSize };
+      return receiveStatements(this.#engine, this.#statements, batch);
     }
     return receiveBatch(this.#engine, receipt, async (fresh, attempt) => {
-      for (const item of fresh) begun.add(item);
+      for (const item of fresh) started.add(item);
       const bulk = registration.work.kind === "bulk";
       const results = await (bulk
         ? this.#runBulk(fresh, attempt, registration)
@@ -182,7 +183,7 @@ export class BatchProcessor {
     const messages = fresh.map((item) => item.message);
     const span = this.#engine.spans.processBatch(messages, consumer, first.message.traceparent);
     const secrets = fresh.flatMap(({ held }) => held.secrets ?? []);
-    await within(span, secrets, () =>
+    await runInSpan(span, secrets, () =>
       runInContext(first.message, first.id, () => work.handle(messages, batchContext(consumer, attempt))),
     );
     for (const { message, id } of fresh) {
@@ -190,9 +191,9 @@ export class BatchProcessor {
     }
   }
 
-  // Keys side by side on one connection, so that their statements travel together; one key in series. All have
-  // ended before the transaction does, or a redo would meet handlers that still run. A rollback to a savepoint would take
-  // back what the handlers of other keys wrote since, so the first savepoint fails the batch, which is redone one by one.
+  // Different keys run concurrently on one connection, so that their statements are pipelined; one key runs in order. The
+  // transaction ends after all handlers, so that a retry does not meet handlers that still run. A rollback to a savepoint
+  // would undo writes of other keys, so the first savepoint fails the batch, and its messages are retried one by one.
   async #runEach(
     fresh: readonly Item[],
     attempt: Attempt,
@@ -200,11 +201,11 @@ export class BatchProcessor {
   ): Promise<readonly unknown[]> {
     const results = new Map<Item, unknown>();
     const lines = this.#withSavepoints.has(registration) ? [fresh] : groupByKey(fresh);
-    let refused: Error | undefined;
+    let refusal: Error | undefined;
     if (lines.length > 1) {
       attempt.tx.beforeSavepoint = () => {
         this.#withSavepoints.add(registration);
-        return Promise.reject((refused ??= savepointRefused()));
+        return Promise.reject((refusal ??= savepointRefused()));
       };
     }
     const ends = await Promise.allSettled(
@@ -213,7 +214,7 @@ export class BatchProcessor {
       }),
     );
     const failed = ends.find((end) => end.status === "rejected");
-    if (refused !== undefined) throw refused; // also if the handler caught it
+    if (refusal !== undefined) throw refusal; // also if the handler caught it
     if (failed !== undefined) throw failed.reason;
     return fresh.map((item) => results.get(item));
   }
@@ -223,50 +224,54 @@ export class BatchProcessor {
     const { message, id, held } = item;
     const context = handlerContext(consumer, id, held.delivery.attempt, attempt);
     const span = this.#engine.spans.process(message, { consumer, attempt: held.delivery.attempt });
-    return within(span, held.secrets, async () => {
-      const said = await runInContext(message, id, () => work.handle(message, context));
-      const answer = await prepareAnswer(this.#engine, contract, message, said, attempt);
-      await respond(attempt.scope, message, id, answer, encryptedReplyName(contract));
-      return answer;
+    return runInSpan(span, held.secrets, async () => {
+      const returned = await runInContext(message, id, () => work.handle(message, context));
+      const reply = await prepareReply(this.#engine, contract, message, returned, attempt);
+      await respond(attempt.scope, message, id, reply, encryptedReplyName(contract));
+      return reply;
     });
   }
 
-  // Their dedupe rows are durable, so each would be taken for a duplicate. Which of their effects are durable is unknown.
-  async #buryAll(begun: ReadonlySet<Item>, error: Error, fates: Fates): Promise<void> {
-    for (const { held } of begun) fates.set(held, await this.#single.fail(held, error));
+  // A handler committed the transaction early. The dedupe rows are durable, so a retry would be a duplicate, but it is
+  // unknown which effects are. An operator has to decide.
+  async #deadLetterAll(started: ReadonlySet<Item>, error: Error, results: SettleResults): Promise<void> {
+    for (const { held } of started) results.set(held, await this.#single.fail(held, error));
   }
 
-  async #oneByOne(items: readonly Item[], fates: Fates): Promise<void> {
-    for (const line of groupByKey(items)) await this.#inSeries(line, fates);
+  async #processOneByOne(items: readonly Item[], results: SettleResults): Promise<void> {
+    for (const line of groupByKey(items)) await this.#processInOrder(line, results);
   }
 
-  async #inSeries(line: readonly Item[], fates: Fates): Promise<void> {
+  async #processInOrder(line: readonly Item[], results: SettleResults): Promise<void> {
     for (const { held } of line) {
-      if (fates.has(held)) continue;
-      const fate = await this.#single.process(held, listRemaining(line, fates, held));
-      fates.set(held, fate);
-      if (fate !== "done") await this.#giveBackRest(line, fates);
+      if (results.has(held)) continue;
+      const result = await this.#single.process(held, listRemaining(line, results, held));
+      results.set(held, result);
+      if (result !== "done") await this.#releaseRest(line, results);
     }
   }
 
-  /** The database or the broker failed: the head of each key comes back later, the others behind it. */
-  async #retryLater(items: readonly Item[], error: Error, fates: Fates): Promise<void> {
+  /** Retries the first message of each key after an outage, and releases the others, so that they come back after it. */
+  async #retryLater(items: readonly Item[], error: Error, results: SettleResults): Promise<void> {
     for (const line of groupByKey(items)) {
       const [head] = line;
       if (head === undefined) continue;
-      fates.set(head.held, await this.#single.fail(head.held, error, listRemaining(line, fates, head.held)));
-      await this.#giveBackRest(line, fates);
+      results.set(
+        head.held,
+        await this.#single.fail(head.held, error, listRemaining(line, results, head.held)),
+      );
+      await this.#releaseRest(line, results);
     }
   }
 
-  async #giveBackRest(line: readonly Item[], fates: Fates): Promise<void> {
-    const rest = line.filter(({ held }) => !fates.has(held));
-    for (const { held } of rest) fates.set(held, "again");
+  async #releaseRest(line: readonly Item[], results: SettleResults): Promise<void> {
+    const rest = line.filter(({ held }) => !results.has(held));
+    for (const { held } of rest) results.set(held, "again");
     await Promise.all(rest.map(({ held }) => this.#settlement.release(held)));
   }
 }
 
-async function within<T>(
+async function runInSpan<T>(
   span: Span,
   secrets: readonly string[] | undefined,
   work: () => T | Promise<T>,
@@ -274,7 +279,7 @@ async function within<T>(
   try {
     return await span.run(work);
   } catch (thrown) {
-    if (span !== silentSpan) span.fail(spanFailure(redact(asError(thrown), secrets)));
+    if (span !== silentSpan) span.fail(spanFailure(redact(toHandlerError(thrown), secrets)));
     throw thrown;
   } finally {
     span.end();
@@ -284,19 +289,19 @@ async function within<T>(
 function savepointRefused(): SagaboxError {
   return new SagaboxError(
     "TRANSACTION_CLOSED",
-    "A savepoint was refused: the handlers of other keys write in the same transaction. The batch is redone one by one.",
+    "A savepoint was refused, because handlers of other keys write in the same transaction. The messages are retried one by one.",
   );
 }
 
 function listRemaining(
   line: readonly Item[],
-  fates: Fates,
+  results: SettleResults,
   head: InFlightDelivery,
 ): readonly InFlightDelivery[] {
-  return line.map(({ held }) => held).filter((held) => held !== head && !fates.has(held));
+  return line.map(({ held }) => held).filter((held) => held !== head && !results.has(held));
 }
 
-/** Messages of one key together, in order; one without a key by itself. */
+/** Groups messages by key, in order. Each message without a key is a group of its own. */
 function groupByKey(items: readonly Item[]): readonly (readonly Item[])[] {
   const lines = new Map<unknown, Item[]>();
   for (const item of items) {

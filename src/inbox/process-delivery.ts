@@ -1,48 +1,50 @@
 import { isSagaboxError, readVerdict, SagaboxError } from "../errors/index.ts";
-import { type Json, parseIdTime, readReplyTopic } from "../message/index.ts";
+import { readReplyTopic } from "../message/index.ts";
 import { decideRetry, type FailureKind, toFailure } from "../retry/index.ts";
 import { random } from "../runtime/index.ts";
-import { type CommitStatement, toArrayLiteral } from "../storage/index.ts";
 import { spanFailure } from "../telemetry/index.ts";
-import { encryptedReplyName, prepareAnswer } from "./answer.ts";
-import { ackStatement, attempt, type Attempt } from "./attempt.ts";
-import { claimCommands, findEffect } from "./claim-commands.ts";
+import { type Attempt, runAttempt } from "./attempt.ts";
+import {
+  type EarlierCommands,
+  readEarlierCommands,
+  receiveReferring,
+  type ReferringOutcome,
+} from "./earlier-commands.ts";
 import type { InboxEngine } from "./engine.ts";
 import { batchContext, handlerContext, runInContext } from "./handler-context.ts";
 import type { Received } from "./handler.ts";
 import type { InFlightDelivery } from "./in-flight-delivery.ts";
 import { idForDedupe, readMessage } from "./read-message.ts";
-import { asError, carryOut, type Outcome, recall, type Receipt, receiveOnce } from "./receive-once.ts";
+import { type Outcome, type Receipt, receiveOnce, toHandlerError } from "./receive-once.ts";
 import { receiveStatement, type StatementCache } from "./receive-statement.ts";
 import { redact } from "./redact.ts";
-import { type Earlier, earlierCommands, type EarlierCommands } from "./references.ts";
 import type { ConsumerDefinition, Registration } from "./registry.ts";
-import { respond } from "./respond.ts";
-import { type Fate, type Settlement, telemetryContext } from "./settlement.ts";
+import { encryptedReplyName, prepareReply, respond } from "./respond.ts";
+import { type SettleResult, type Settlement, telemetryContext } from "./settlement.ts";
 
 export interface ProcessorParts {
   readonly engine: InboxEngine;
   readonly definition: ConsumerDefinition;
   readonly settlement: Settlement;
-  /** The transactions that are open, so that a stop can end them. */
+  /** The open transactions, which a stop may have to abort. */
   readonly attempts: Set<Attempt>;
   readonly statements: StatementCache;
 }
 
-/** When a message that only other members can handle is looked at again. */
-const NOT_OURS_MS = 2_000;
-/** A producer that makes its types up must not fill the memory; what comes behind these is told each time, and the log counts it. */
-const MAX_TYPES = 1_000;
+/** Delay before a message that only another worker of the consumer can handle is delivered again. */
+const HANDLED_ELSEWHERE_MS = 2_000;
+/** Bounds the memory if a producer invents types. Types beyond the limit are reported as first seen each time. */
+const MAX_IGNORED_TYPES = 1_000;
 
-/** One delivery from arrival to settlement. Nothing in here throws: every end is a fate. */
+/** Processes one delivery from arrival to settlement. Its methods do not throw: each failure settles the delivery. */
 export class DeliveryProcessor {
   readonly #engine: InboxEngine;
   readonly #definition: ConsumerDefinition;
   readonly #settlement: Settlement;
   readonly #statements: StatementCache;
   readonly #attempts: Set<Attempt>;
-  /** Types that were told of. */
-  readonly #passedOver = new Set<string>();
+  /** Types without a handler that were reported already. */
+  readonly #ignoredTypes = new Set<string>();
   readonly #uncountedFailures = new UncountedFailures();
 
   constructor({ engine, definition, settlement, attempts, statements }: ProcessorParts) {
@@ -53,39 +55,43 @@ export class DeliveryProcessor {
     this.#statements = statements;
   }
 
-  /** `behind`: what was taken together with it and follows it in its key; it comes back with it. */
-  async process(held: InFlightDelivery, behind: readonly InFlightDelivery[] = []): Promise<Fate> {
+  /** `behind`: later deliveries of the same key, taken in the same batch. They are returned if this one is retried. */
+  async process(held: InFlightDelivery, behind: readonly InFlightDelivery[] = []): Promise<SettleResult> {
     const { spans } = this.#engine;
     if (!spans.enabled) return this.#process(held, behind);
-    const { message, attempt: nr } = held.delivery;
-    const span = spans.process(message, { consumer: this.#definition.name, attempt: nr });
+    const { message, attempt: attemptNumber } = held.delivery;
+    const span = spans.process(message, { consumer: this.#definition.name, attempt: attemptNumber });
     try {
-      const fate = await span.run(() => this.#process(held, behind));
-      span.set({ "sagabox.fate": fate });
-      return fate;
+      const result = await span.run(() => this.#process(held, behind));
+      span.set({ "sagabox.settle_result": result });
+      return result;
     } finally {
       span.end();
     }
   }
 
-  async #process(held: InFlightDelivery, behind: readonly InFlightDelivery[]): Promise<Fate> {
+  async #process(held: InFlightDelivery, behind: readonly InFlightDelivery[]): Promise<SettleResult> {
     if (held.delivery.signal.aborted) return "lost";
-    if ((held.crashes ?? 0) >= this.#definition.settings.maxCrashes) return this.#poison(held);
+    if ((held.crashes ?? 0) >= this.#definition.settings.maxCrashes) return this.#deadLetterPoison(held);
     const { registration, delivery, id: known } = held;
     if (delivery.flaw !== undefined && (registration === undefined || known === undefined)) {
-      return this.#settlement.bury(held, "rejected", delivery.flaw);
+      return this.#settlement.deadLetter(held, "rejected", delivery.flaw);
     }
     if (registration === undefined) return this.#handleUnknown(held);
     try {
       const id = idForDedupe(held.id ?? held.delivery.message.id);
       return await this.#receive(held, registration, id);
     } catch (thrown) {
-      return this.fail(held, asError(thrown), behind);
+      return this.fail(held, toHandlerError(thrown), behind);
     }
   }
 
-  /** After the effect: acknowledge, or bury what came too late. */
-  settle(held: InFlightDelivery, outcome: ReferringOutcome<unknown>, ackedIn: boolean): Promise<Fate> {
+  /** Settles a delivery after its attempt: acknowledges it, or dead-letters it if it had expired. */
+  settle(
+    held: InFlightDelivery,
+    outcome: ReferringOutcome<unknown>,
+    ackedIn: boolean,
+  ): Promise<SettleResult> {
     this.#uncountedFailures.forget(held.id);
     const { message } = held.delivery;
     const names = {
@@ -113,16 +119,16 @@ export class DeliveryProcessor {
         this.#engine.observer.emit("consumer.duplicate", names, telemetryContext(message));
         return this.#settlement.ack(held);
       case "expired":
-        return this.#settlement.bury(held, "expired", messageExpired(message.expiresAt));
+        return this.#settlement.deadLetter(held, "expired", messageExpired(message.expiresAt));
     }
   }
 
-  /** The same for those that were handled together. */
+  /** Settles deliveries whose handlers ran in one transaction. `ackedIn`: that transaction acknowledged them. */
   async settleAll(
     all: readonly InFlightDelivery[],
     durationMs: number,
     ackedIn: boolean,
-  ): Promise<readonly Fate[]> {
+  ): Promise<readonly SettleResult[]> {
     const { name: consumer } = this.#definition;
     for (const { delivery, id } of all) {
       const { message } = delivery;
@@ -136,14 +142,18 @@ export class DeliveryProcessor {
     return all.map(() => "done");
   }
 
-  #acknowledge(held: InFlightDelivery, ackedIn: boolean): Promise<Fate> {
+  #acknowledge(held: InFlightDelivery, ackedIn: boolean): Promise<SettleResult> {
     if (!ackedIn) return this.#settlement.ack(held);
     held.delivery.confirmAck?.();
     return Promise.resolve("done");
   }
 
-  /** After a failure: the handler's verdict, the user's classifier and the policy decide. */
-  async fail(held: InFlightDelivery, thrown: Error, behind: readonly InFlightDelivery[] = []): Promise<Fate> {
+  /** Settles a delivery after a failure, as decided by the handler's verdict, the user's classifier and the retry policy. */
+  async fail(
+    held: InFlightDelivery,
+    thrown: Error,
+    behind: readonly InFlightDelivery[] = [],
+  ): Promise<SettleResult> {
     const { delivery, registration, id } = held;
     const error = redact(thrown, held.secrets);
     if (delivery.signal.aborted) return "lost";
@@ -151,10 +161,15 @@ export class DeliveryProcessor {
     const verdict = readVerdict(error)?.kind;
     if ((verdict === "ignore" || verdict === "refuse") && id !== undefined) {
       this.#uncountedFailures.forget(id);
-      const given = { reason: verdict === "ignore" ? "ignored" : "refused", error };
-      return this.#settlement.pass(held, { id, given, supersedes: this.#earlier(held, id)?.supersedes });
+      const reply = { reason: verdict === "ignore" ? "ignored" : "refused", error };
+      return this.#settlement.settleWithoutEffect(held, {
+        id,
+        reply,
+        supersedes: this.#readEarlier(held, id)?.supersedes,
+      });
     }
-    if (registration === undefined || id === undefined) return this.#settlement.bury(held, "rejected", error);
+    if (registration === undefined || id === undefined)
+      return this.#settlement.deadLetter(held, "rejected", error);
     const { retry, classify, deadlineMs } = registration.settings;
     if (isSagaboxError(error, "HANDLER_TIMEOUT")) {
       const { name: consumer } = this.#definition;
@@ -162,51 +177,59 @@ export class DeliveryProcessor {
       this.#engine.observer.emit("consumer.stuck", fields, telemetryContext(delivery.message));
     }
     const failure = toFailure(error, classify);
-    const tried = {
+    const history = {
       attempt: delivery.attempt,
       unchargedBefore: this.#uncountedFailures.count(id, failure.kind),
     };
-    const decision = decideRetry(retry, tried, failure, random);
+    const decision = decideRetry(retry, history, failure, random);
     if (decision.kind === "retry") {
-      const fate = await this.#settlement.retry(held, { ...decision, error }, behind);
-      if (fate !== "again") this.#uncountedFailures.forget(id);
-      return fate;
+      const result = await this.#settlement.retry(held, { ...decision, error }, behind);
+      if (result !== "again") this.#uncountedFailures.forget(id);
+      return result;
     }
-    return this.#settlement.bury(held, decision.reason === "permanent" ? "rejected" : "exhausted", error);
+    return this.#settlement.deadLetter(
+      held,
+      decision.reason === "permanent" ? "rejected" : "exhausted",
+      error,
+    );
   }
 
-  async #receive(held: InFlightDelivery, registration: Registration, id: string): Promise<Fate> {
-    const earlier = this.#earlier(held, id);
+  async #receive(held: InFlightDelivery, registration: Registration, id: string): Promise<SettleResult> {
+    const earlier = this.#readEarlier(held, id);
     const reading = readMessage(this.#engine, registration.contract, held);
     const message = reading instanceof Promise ? await reading : reading;
-    const receipt = this.#receipt(held, registration, id);
+    const receipt = this.#createReceipt(held, registration, id);
     const { work } = registration;
     if (earlier === undefined && work.kind === "statement") {
       const outcome = await receiveStatement(this.#engine, this.#statements, receipt, work.build(message));
-      return this.#conclude(held, await this.#handleAndRespond(message, receipt, outcome), false);
+      return this.#settleOutcome(held, await this.#handleAndRespond(message, receipt, outcome), false);
     }
-    const answer = (current: Attempt, said: unknown): Promise<void> =>
-      respond(current.scope, message, id, said, encryptedReplyName(registration.contract));
+    const answer = (current: Attempt, result: unknown): Promise<void> =>
+      respond(current.scope, message, id, result, encryptedReplyName(registration.contract));
     const handle = async (current: Attempt): Promise<unknown> => {
-      const said = await runInContext(message, id, () =>
-        this.#work(held, id, message, registration, current),
+      const result = await runInContext(message, id, () =>
+        this.#callHandler(held, id, message, registration, current),
       );
-      await answer(current, said);
-      return said;
+      await answer(current, result);
+      return result;
     };
     const outcome = await (earlier === undefined
       ? receiveOnce(this.#engine, receipt, handle)
       : receiveReferring(this.#engine, receipt, { earlier, handle, answer }));
-    return this.#conclude(held, outcome, held.delivery.ackWith !== undefined);
+    return this.#settleOutcome(held, outcome, held.delivery.ackWith !== undefined);
   }
 
-  #conclude(held: InFlightDelivery, outcome: ReferringOutcome<unknown>, ackedIn: boolean): Promise<Fate> {
+  #settleOutcome(
+    held: InFlightDelivery,
+    outcome: ReferringOutcome<unknown>,
+    ackedIn: boolean,
+  ): Promise<SettleResult> {
     const { spans } = this.#engine;
     if (spans.enabled) spans.currentSpan().set({ "sagabox.outcome": outcome.kind });
     return this.settle(held, outcome, ackedIn);
   }
 
-  async #work(
+  async #callHandler(
     { delivery }: InFlightDelivery,
     id: string,
     message: Received,
@@ -216,7 +239,7 @@ export class DeliveryProcessor {
     switch (work.kind) {
       case "each": {
         const context = handlerContext(consumer, id, delivery.attempt, current);
-        return prepareAnswer(this.#engine, contract, message, await work.handle(message, context), current);
+        return prepareReply(this.#engine, contract, message, await work.handle(message, context), current);
       }
       case "bulk":
         await work.handle([message], batchContext(consumer, current));
@@ -229,26 +252,26 @@ export class DeliveryProcessor {
     }
   }
 
-  #earlier({ refers, delivery }: InFlightDelivery, id: string): EarlierCommands | undefined {
-    return refers ? earlierCommands(delivery.message, id, this.#definition.handlers) : undefined;
+  #readEarlier({ refers, delivery }: InFlightDelivery, id: string): EarlierCommands | undefined {
+    return refers ? readEarlierCommands(delivery.message, id, this.#definition.handlers) : undefined;
   }
 
-  // The effect of a statement commits by itself, so the reply follows it; it is repeated for a duplicate, since the
-  // process may have died in between, and the second one changes nothing.
+  // A statement commits its own effect, so the reply is written afterwards. A duplicate is answered again, because the
+  // process may have died before the reply; a second reply has no effect.
   async #handleAndRespond(
     message: Received,
     { id, deadlineMs }: Receipt,
     outcome: Outcome<undefined>,
   ): Promise<Outcome<undefined>> {
     if (outcome.kind === "expired" || readReplyTopic(message.headers) === undefined) return outcome;
-    await attempt(this.#engine, { deadlineMs }, async (current) => {
+    await runAttempt(this.#engine, { deadlineMs }, async (current) => {
       await respond(current.scope, message, id, undefined);
       await current.commit([]);
     });
     return outcome;
   }
 
-  #receipt(held: InFlightDelivery, { settings }: Registration, id: string): Receipt {
+  #createReceipt(held: InFlightDelivery, { settings }: Registration, id: string): Receipt {
     const { message, signal, ackWith } = held.delivery;
     return {
       consumer: this.#definition.name,
@@ -259,59 +282,59 @@ export class DeliveryProcessor {
       expiresAt: message.expiresAt,
       deadlineMs: settings.deadlineMs,
       lost: signal,
-      among: this.#attempts,
+      openAttempts: this.#attempts,
       ackWith,
       onSuccess: this.#settlement.clearSuspect(held),
     };
   }
 
-  // A topic may carry types this consumer never asked for; only a command must not vanish.
-  #handleUnknown(held: InFlightDelivery): Promise<Fate> {
+  // A topic may carry event types that the consumer did not register. A command without a handler must not be lost.
+  #handleUnknown(held: InFlightDelivery): Promise<SettleResult> {
     const { message } = held.delivery;
     if (this.#isForOthers(held)) return this.#retryElsewhere(held);
     const policy =
       this.#definition.settings.unknown ?? (message.kind === "command" ? "dead-letter" : "ignore");
-    if (policy === "ignore") return this.#passOver(held);
+    if (policy === "ignore") return this.#ignoreUnknown(held);
     const error = handlerMissing(this.#definition.name, message.type);
-    return this.#settlement.bury(held, "rejected", error);
+    return this.#settlement.deadLetter(held, "rejected", error);
   }
 
-  // After a type was renamed this is all that tells why nothing happens any more.
-  #passOver(held: InFlightDelivery): Promise<Fate> {
+  // The event is the only hint after a type was renamed and its handler is no longer called.
+  #ignoreUnknown(held: InFlightDelivery): Promise<SettleResult> {
     const { message } = held.delivery;
     const { type, topic, id } = message;
-    const first = this.#definition.settings.unknown === null && !this.#passedOver.has(type);
-    if (first && this.#passedOver.size < MAX_TYPES) this.#passedOver.add(type);
+    const first = this.#definition.settings.unknown === null && !this.#ignoredTypes.has(type);
+    if (first && this.#ignoredTypes.size < MAX_IGNORED_TYPES) this.#ignoredTypes.add(type);
     const names = { consumer: this.#definition.name, type, topic, id };
     this.#engine.observer.emit("consumer.passed_over", { ...names, first }, telemetryContext(message));
     return this.#settlement.ack(held);
   }
 
-  // Where the members of a consumer share its lanes, each is handed what any of them asked for; brokers ask each alone.
+  // Workers that share the lanes of a consumer get the topics of all of them. Brokers deliver only subscribed topics.
   #isForOthers({ delivery }: InFlightDelivery): boolean {
     return delivery.ackWith !== undefined && !this.#definition.topics.includes(delivery.message.topic);
   }
 
-  // Another member of this consumer asked for the topic, a newer one most likely: it is left to those who know it.
-  #retryElsewhere(held: InFlightDelivery): Promise<Fate> {
+  // Another worker of this consumer subscribed to the topic, most likely a newer version. That worker handles it.
+  #retryElsewhere(held: InFlightDelivery): Promise<SettleResult> {
     const error = handledElsewhere(this.#definition.name, held.delivery.message.topic);
-    return this.#settlement.retry(held, { delayMs: NOT_OURS_MS, charged: false, error });
+    return this.#settlement.retry(held, { delayMs: HANDLED_ELSEWHERE_MS, charged: false, error });
   }
 
-  #poison(held: InFlightDelivery): Promise<Fate> {
+  #deadLetterPoison(held: InFlightDelivery): Promise<SettleResult> {
     this.#uncountedFailures.forget(held.id);
-    return this.#settlement.bury(held, "poison", killsProcess(held.crashes));
+    return this.#settlement.deadLetter(held, "poison", processKilled(held.crashes));
   }
 }
 
 function messageExpired(expiresAt: string | null): SagaboxError {
-  return new SagaboxError("MESSAGE_EXPIRED", `The message was good until ${expiresAt ?? "an unknown time"}.`);
+  return new SagaboxError("MESSAGE_EXPIRED", `The message expired at ${expiresAt ?? "an unknown time"}.`);
 }
 
-function killsProcess(crashes: number | undefined): SagaboxError {
+function processKilled(crashes: number | undefined): SagaboxError {
   return new SagaboxError(
     "MESSAGE_KILLS_PROCESS",
-    `The process died ${crashes} times while it handled nothing but this message.`,
+    `The process died ${crashes} times while it handled only this message.`,
   );
 }
 
@@ -325,37 +348,37 @@ function handlerMissing(consumer: string, type: string): SagaboxError {
 function handledElsewhere(consumer: string, topic: string): SagaboxError {
   return new SagaboxError(
     "HANDLER_MISSING",
-    `This process has no handler of consumer "${consumer}" for topic "${topic}", but another one has. ` +
-      "It waits for that one; register the same handlers in all processes of a consumer.",
+    `This process has no handler of consumer "${consumer}" for topic "${topic}", but another process has. ` +
+      "The message waits for that process. Register the same handlers in all processes of a consumer.",
   );
 }
 
-/** More are not counted: those that failed longest ago start again with the shortest wait. */
+/** Beyond this many deliveries, the one that failed longest ago is forgotten and starts again with the shortest delay. */
 const MAX_TRACKED = 10_000;
 
 /**
- * How often in a row each delivery of a consumer failed without being charged, so that its waits grow although its
- * attempts do not. Kept in this process alone: whoever takes a delivery over starts anew, and so does the next life.
+ * Counts the consecutive failures of each delivery that do not count as attempts, so that their retry delays still grow.
+ * The counts are kept in memory: another worker, or this one after a restart, begins at zero.
  */
 export class UncountedFailures {
   readonly #inARow = new Map<string, number>();
   readonly #max: number;
 
-  constructor(most = MAX_TRACKED) {
-    this.#max = most;
+  constructor(max = MAX_TRACKED) {
+    this.#max = max;
   }
 
-  /** Counts a failure, and tells how many there were right before it. One that is charged ends the row. */
+  /** Counts a failure and returns how many preceded it. A failure that counts as an attempt resets the count. */
   count(id: string, kind: FailureKind): number {
     const before = this.#inARow.get(id) ?? 0;
-    this.#inARow.delete(id); // so that it is the youngest
+    this.#inARow.delete(id); // set() below then inserts it as the newest
     if (kind !== "infrastructure") return before;
     if (this.#inARow.size >= this.#max) this.#forgetOldest();
     this.#inARow.set(id, before + 1);
     return before;
   }
 
-  /** Hardly any delivery is known here, so this must cost nothing. */
+  /** Called for every settled delivery. It is cheap, because hardly any delivery has failures. */
   forget(id: string | undefined): void {
     if (this.#inARow.size > 0 && id !== undefined) this.#inARow.delete(id);
   }
@@ -366,89 +389,4 @@ export class UncountedFailures {
       return;
     }
   }
-}
-
-/** nothing_to_undo: it was not, and never will be, carried out · already_undone · superseded: it was done before. */
-type SkipReason = "nothing_to_undo" | "already_undone" | "superseded";
-
-/** Skipped: settled and answered as done, without its handler. */
-type ReferringOutcome<R> = Outcome<R> | { readonly kind: "skipped"; readonly reason: SkipReason };
-
-interface Skip {
-  readonly reason: SkipReason;
-  readonly answer: Json | undefined;
-  /** What is noted of the command itself. */
-  readonly note: CommitStatement;
-}
-
-interface ReferringWork<R> {
-  readonly earlier: EarlierCommands;
-  readonly handle: (attempt: Attempt) => R | Promise<R>;
-  /** Answers instead of the handler. */
-  readonly answer: (attempt: Attempt, answer: Json | undefined) => Promise<void>;
-}
-
-/**
- * Like `receiveOnce`, for a command that takes back or stands for earlier ones. They are claimed first, so that of an
- * undo and its do, or of two copies of a do, one waits for the other; what they find afterwards decides whether the
- * handler runs. All of it is one transaction.
- */
-export function receiveReferring<R>(
-  engine: InboxEngine,
-  receipt: Receipt,
-  { earlier, handle, answer }: ReferringWork<R>,
-): Promise<ReferringOutcome<Awaited<R>>> {
-  return attempt(engine, receipt, async (current) => {
-    const { undoes, supersedes } = earlier;
-    const claimed = await claimCommands(current.tx, engine, receipt, [undoes, supersedes]);
-    if (!claimed) return recall(current, engine, receipt);
-    const skip =
-      (await findSuperseding(current, engine, receipt, supersedes)) ??
-      (await findSkip(current, engine, receipt, undoes));
-    if (skip === undefined) return carryOut(current, engine, receipt, handle);
-    await answer(current, skip.answer);
-    await current.commit([
-      skip.note,
-      ...(receipt.onSuccess ?? []),
-      ...(receipt.ackWith ? [ackStatement(receipt.ackWith)] : []),
-    ]);
-    return { kind: "skipped", reason: skip.reason };
-  });
-}
-
-async function findSuperseding(
-  { tx }: Attempt,
-  engine: InboxEngine,
-  { consumer, id }: Receipt,
-  supersedes: Earlier | undefined,
-): Promise<Skip | undefined> {
-  if (supersedes === undefined) return undefined;
-  const effect = await findEffect(tx, engine, consumer, supersedes);
-  if (effect === undefined) return undefined;
-  const note = { statement: engine.sql.adopt, params: [consumer, id, effect.id, effect.stored] };
-  return { reason: "superseded", answer: effect.result, note };
-}
-
-/** No dedupe row is forgotten earlier than this. */
-const REMEMBERED_MS = 7 * 86_400_000;
-
-// Of a command that old nobody can say that it was not carried out: its undo must look for itself.
-function mayBeForgotten(ids: readonly string[], nowMs: number): boolean {
-  return ids.some((id) => (parseIdTime(id) ?? nowMs) < nowMs - REMEMBERED_MS);
-}
-
-// The update is what two undos of one command meet at: the second finds it taken back.
-async function findSkip(
-  { tx }: Attempt,
-  { sql, clock }: InboxEngine,
-  { consumer, id }: Receipt,
-  undoes: Earlier | undefined,
-): Promise<Skip | undefined> {
-  if (undoes === undefined) return undefined;
-  const ids = toArrayLiteral(undoes.ids);
-  if ((await tx.run(sql.takeBack, [consumer, ids, id])).rowCount > 0) return undefined;
-  const { rowCount: done } = await tx.run(sql.carriedOut, [consumer, ids]);
-  if (done === 0 && mayBeForgotten(undoes.ids, clock.wallMs())) return undefined;
-  const note = { statement: sql.withoutEffect, params: [consumer, id] };
-  return { reason: done > 0 ? "already_undone" : "nothing_to_undo", answer: undefined, note };
 }

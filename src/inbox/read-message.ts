@@ -16,8 +16,8 @@ import type { InFlightDelivery } from "./in-flight-delivery.ts";
 type Readable = Pick<InFlightDelivery, "delivery"> & { secrets?: readonly string[] };
 
 /**
- * The message with its data read, brought to the current version and validated; throws what can never get better. Most
- * are read at once, so there is a promise only where somebody has to be waited for.
+ * Decodes the data of a message, upcasts it to the current version and validates it. Throws a permanent error if that
+ * fails. Returns a promise only if something must be awaited, such as a key or an attachment.
  */
 export function readMessage(
   { unpack }: Pick<InboxEngine, "unpack">,
@@ -37,16 +37,16 @@ function readUnpacked(
 ): Received | Promise<Received> {
   const { message } = held.delivery;
   if (secrets.length > 0) held.secrets = secrets;
-  const checked =
+  const validated =
     hidden.length > 0
-      ? readAround(contract, message, data, hidden)
+      ? readWithHidden(contract, message, data, hidden)
       : validate(contract, upcast(contract, message.schemaVersion, data));
-  if (!(checked instanceof Promise)) return { ...message, data: checked };
-  return checked.then((read) => ({ ...message, data: read }));
+  if (!(validated instanceof Promise)) return { ...message, data: validated };
+  return validated.then((read) => ({ ...message, data: read }));
 }
 
-// What an upcaster or a schema makes of an erased value cannot be mended by anybody: it is passed over, not dead.
-async function readAround(
+// A failure caused by an erased value cannot be repaired, so the message is ignored and not dead-lettered.
+async function readWithHidden(
   contract: AnyContract,
   { schemaVersion }: Message,
   data: unknown,
@@ -55,27 +55,27 @@ async function readAround(
   try {
     return await validateIgnoring(contract, upcast(contract, schemaVersion, data), hidden);
   } catch (error) {
-    if (hidden.some((one) => one.as === "erased")) throw ignore("a person in it was erased");
+    if (hidden.some((one) => one.as === "erased")) throw ignore("its data subject was erased");
     throw error;
   }
 }
 
-/** The id dedupe hangs on, or an error: without one, all such messages would count as one. */
+/** Returns the id for the dedupe row. Throws if it is unusable, because such messages would count as duplicates. */
 export function idForDedupe(id: unknown): string {
   if (isValidId(id)) return id;
-  throw idFlaw(id);
+  throw invalidIdError(id);
 }
 
-/** What is wrong with an id that cannot be used. */
-export function idFlaw(id: unknown): SagaboxError<"MESSAGE_ID_MISSING" | "MESSAGE_ID_INVALID"> {
+/** The error for a message id that is missing or invalid. */
+export function invalidIdError(id: unknown): SagaboxError<"MESSAGE_ID_MISSING" | "MESSAGE_ID_INVALID"> {
   if (id === undefined || id === null || (typeof id === "string" && id.trim() === "")) {
     return new SagaboxError(
       "MESSAGE_ID_MISSING",
-      "The message has no id, so it cannot be handled exactly once. Let its publisher send one, or derive it with `idOf`.",
+      "The message has no id, so it cannot be handled exactly once. Send one from the publisher, or derive it with `idOf`.",
     );
   }
   return new SagaboxError(
     "MESSAGE_ID_INVALID",
-    "The id of the message must be a text of 1 to 255 characters without control characters.",
+    "The id of the message must be a string of 1 to 255 characters without control characters.",
   );
 }

@@ -1,8 +1,8 @@
 import { toArrayLiteral, type CommitStatement } from "../storage/index.ts";
 import type { AckWith } from "../transport/index.ts";
-import { ackStatement, attempt, type Attempt, type AttemptLimits } from "./attempt.ts";
+import { ackStatement, runAttempt, type Attempt, type AttemptLimits } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
-import { storedResult } from "./receive-once.ts";
+import { encodeResult } from "./receive-once.ts";
 
 export interface BatchItem {
   readonly id: string;
@@ -19,7 +19,7 @@ export interface BatchReceipt<T extends BatchItem> extends AttemptLimits {
 }
 
 export interface BatchOutcome<T extends BatchItem> {
-  /** New, handled and committed together. */
+  /** New messages, whose handlers ran and committed in one transaction. */
   readonly processed: readonly T[];
   readonly duplicates: readonly T[];
   readonly expired: readonly T[];
@@ -27,8 +27,8 @@ export interface BatchOutcome<T extends BatchItem> {
 }
 
 /**
- * Many messages in one transaction, without savepoints: one insert tells which are new, the handler sees only those,
- * and either all of them are committed or none is. `handle` may answer with one result per fresh item.
+ * Handles many messages in one transaction without savepoints. One insert finds the new ones, `handle` gets only those,
+ * and all of them commit or none does. `handle` may return one result per new item.
  */
 export function receiveBatch<T extends BatchItem>(
   engine: InboxEngine,
@@ -37,7 +37,7 @@ export function receiveBatch<T extends BatchItem>(
 ): Promise<BatchOutcome<T>> {
   const { clock } = engine;
   const { consumer, items } = receipt;
-  return attempt(engine, receipt, async (current) => {
+  return runAttempt(engine, receipt, async (current) => {
     const { statement, params } = buildClaim(engine, consumer, items);
     const { rowCount } = await current.tx.run(statement, params);
     const all = rowCount === items.length;
@@ -81,10 +81,9 @@ function buildAcks(items: readonly BatchItem[]): readonly CommitStatement[] {
   const [first] = acks;
   if (first?.together === undefined || acks.length === 1) return acks.map(ackStatement);
   if (acks.some(({ together }) => together !== first.together)) return acks.map(ackStatement);
-  const paramList = (place: number): string =>
-    toArrayLiteral(acks.map(({ params }) => params[place] ?? null));
+  const columnAt = (index: number): string => toArrayLiteral(acks.map(({ params }) => params[index] ?? null));
   return [
-    ackStatement({ statement: first.together, params: first.params.map((_, place) => paramList(place)) }),
+    ackStatement({ statement: first.together, params: first.params.map((_, index) => columnAt(index)) }),
   ];
 }
 
@@ -98,7 +97,7 @@ function allFresh<T>(items: readonly T[]): SortedItems<T> {
   return { fresh: items, duplicates: [], expired: [] };
 }
 
-// The same message may be in a batch twice; its second copy is a duplicate of the first.
+// A message can be in a batch twice. The second copy is a duplicate of the first.
 async function sortItems<T extends BatchItem>(
   { tx }: Attempt,
   { sql }: InboxEngine,
@@ -126,7 +125,7 @@ function buildFinish(
   durationMs: number,
 ): CommitStatement {
   const params = [consumer, Math.round(durationMs), toArrayLiteral(fresh.map((item) => item.id))];
-  const stored = results?.map(storedResult);
+  const stored = results?.map(encodeResult);
   if (stored?.some((result) => result !== null) !== true) return { statement: sql.finishAll, params };
   return { statement: sql.finishWithResults, params: [...params, toArrayLiteral(stored)] };
 }

@@ -2,19 +2,19 @@ import { SagaboxError } from "../errors/index.ts";
 import { decodeJson, encodeJson, type Json } from "../message/index.ts";
 import { toArrayLiteral, type CommitStatement } from "../storage/index.ts";
 import type { AckWith } from "../transport/index.ts";
-import { ackStatement, attempt, type Attempt, type AttemptLimits } from "./attempt.ts";
+import { ackStatement, runAttempt, type Attempt, type AttemptLimits } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
 
-/** One message for one consumer. */
+/** A message to be handled once by one consumer. */
 export interface Receipt extends AttemptLimits {
   readonly consumer: string;
   readonly id: string;
   readonly topic: string;
   readonly type: string;
-  /** Kept with the dedupe row if given. */
+  /** Stored with the dedupe row, if not null. */
   readonly payload: string | null;
   readonly expiresAt: string | null;
-  /** Statements that belong to the success, sent together with the COMMIT. */
+  /** Statements that run only if the handler succeeds, sent together with COMMIT. */
   readonly onSuccess?: readonly CommitStatement[];
   /** Acknowledges the delivery in the same transaction. */
   readonly ackWith?: AckWith | undefined;
@@ -22,15 +22,15 @@ export interface Receipt extends AttemptLimits {
 
 export type Outcome<R> =
   | { readonly kind: "processed"; readonly result: R; readonly durationMs: number }
-  /** Handled before; the result of that time, if it had one. */
+  /** It was handled before. `result` is what the handler returned then, if anything. */
   | { readonly kind: "duplicate"; readonly result?: Json }
-  /** Its time to live was over by the database's clock; the handler did not run. */
+  /** It had expired by the clock of the database. The handler did not run. */
   | { readonly kind: "expired" };
 
 /**
- * Dedupe row, the handler's writes and what it publishes: one transaction. Throws what the handler threw, after
- * everything was rolled back. The dedupe row goes first, so that two racing workers meet there and not in the
- * handler; duration and result are added by a statement that travels with the COMMIT.
+ * Runs the handler at most once per message and consumer. The dedupe row, the handler's writes and its published messages
+ * commit in one transaction. The dedupe row is inserted first, so that a second worker waits there and does not run the
+ * handler. Throws the handler's error after a rollback.
  */
 export function receiveOnce<R>(
   engine: InboxEngine,
@@ -39,18 +39,18 @@ export function receiveOnce<R>(
 ): Promise<Outcome<Awaited<R>>> {
   const { sql } = engine;
   const { consumer, id, topic, type, payload, expiresAt } = receipt;
-  return attempt(engine, receipt, async (current) => {
+  return runAttempt(engine, receipt, async (current) => {
     const entry = [consumer, id, topic, type, payload];
     const claim = await (expiresAt === null
       ? current.tx.run(sql.remember, entry)
       : current.tx.run(sql.rememberInTime, [...entry, expiresAt]));
-    if (claim.rowCount === 0) return recall(current, engine, receipt);
-    return carryOut(current, engine, receipt, handle);
+    if (claim.rowCount === 0) return findEarlierOutcome(current, engine, receipt);
+    return runHandler(current, engine, receipt, handle);
   });
 }
 
-/** Runs the handler of a message whose dedupe row is written, and commits. */
-export async function carryOut<R>(
+/** Runs the handler after its dedupe row was inserted, stores duration and result, and commits. */
+export async function runHandler<R>(
   current: Attempt,
   { sql, clock }: InboxEngine,
   receipt: Receipt,
@@ -59,7 +59,7 @@ export async function carryOut<R>(
   current.startHandling();
   const startedMs = clock.monotonicMs();
   const result = await handle(current);
-  const stored = storedResult(result);
+  const stored = encodeResult(result);
   const durationMs = Math.max(0, clock.monotonicMs() - startedMs);
   const params = [receipt.consumer, receipt.id, Math.round(durationMs), stored];
   await current.commit([
@@ -70,8 +70,8 @@ export async function carryOut<R>(
   return { kind: "processed", result, durationMs };
 }
 
-/** What became of a message whose dedupe row could not be written. */
-export async function recall(
+/** Finds out why the dedupe row was not inserted: the message is a duplicate or has expired. Rolls back. */
+export async function findEarlierOutcome(
   { tx }: Attempt,
   { sql }: InboxEngine,
   { consumer, id }: Receipt,
@@ -82,23 +82,21 @@ export async function recall(
   return { kind: "duplicate", ...(rows[0].result === null ? {} : { result: decodeJson(rows[0].result) }) };
 }
 
-/** A result as it is kept, or null where there is none. What JSON cannot carry is the handler's failure. */
-export function storedResult(result: unknown): string | null {
-  return result === undefined
-    ? null
-    : encodeJson(result, { what: "What the handler returned, which is kept," });
+/** Encodes a handler's result for the dedupe row; null for undefined. Throws PAYLOAD_NOT_JSON if JSON cannot represent it. */
+export function encodeResult(result: unknown): string | null {
+  return result === undefined ? null : encodeJson(result, { what: "The handler's result, which is stored," });
 }
 
-/** What is not an error, or one whose message is no text, becomes one: everything after has a message and a stack. */
-export function asError(thrown: unknown): Error {
+/** Converts what a handler threw to an Error with a readable message and a stack. */
+export function toHandlerError(thrown: unknown): Error {
   try {
     if (thrown instanceof Error && typeof thrown.message === "string") return thrown;
   } catch {
     return new SagaboxError("HANDLER_FAILED", "A handler threw something that cannot be read.");
   }
   if (typeof thrown === "string") {
-    // Kept like the message of an error, and cleaned of personal texts like one.
-    return new SagaboxError("HANDLER_FAILED", `A handler threw a text instead of an error: ${thrown}`);
+    // The string becomes part of the message, from which personal data is removed.
+    return new SagaboxError("HANDLER_FAILED", `A handler threw a string instead of an error: ${thrown}`);
   }
   return new SagaboxError(
     "HANDLER_FAILED",

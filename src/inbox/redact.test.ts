@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { describeFailure } from "../dead-letter/index.ts";
 import { permanent, readVerdict } from "../errors/index.ts";
-import { asError } from "./receive-once.ts";
+import { toHandlerError } from "./receive-once.ts";
 import { redact } from "./redact.ts";
 
 test("C-15: personal texts leave the message, the stack and the causes, and the error stays what it was", () => {
@@ -27,13 +27,15 @@ test("C-15: a cause that is no error is a text like any other", () => {
 });
 
 test("C-15: a text that was thrown instead of an error is shown like the message of one", () => {
-  const error = redact(asError("no mailbox ada@example.org"), ["ada@example.org"]);
+  const error = redact(toHandlerError("no mailbox ada@example.org"), ["ada@example.org"]);
   expect(describeFailure(error)).toMatchObject({
     errorType: "HANDLER_FAILED",
-    errorMessage: "A handler threw a text instead of an error: no mailbox [personal]",
+    errorMessage: "A handler threw a string instead of an error: no mailbox [personal]",
   });
   expect(error.stack).not.toContain("ada@");
-  expect(asError({ card: "4111" }).message).toBe("A handler threw something that is not an error (object).");
+  expect(toHandlerError({ card: "4111" }).message).toBe(
+    "A handler threw something that is not an error (object).",
+  );
 });
 
 test("an error that cannot be changed is replaced", () => {

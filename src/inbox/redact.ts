@@ -2,15 +2,14 @@ const MIN_SECRET_LENGTH = 3;
 const MAX_CAUSE_DEPTH = 8;
 
 /**
- * What was thrown while a message was handled, without the personal texts of that message, before anybody writes it
- * down. The error belongs to us from here on, so it is changed in place and keeps its class, its verdict and its place
- * in code; one that cannot be changed is replaced.
+ * Removes a message's personal data from an error that its handler threw, before the error is stored or logged. The error
+ * is changed in place, so that it keeps its class, verdict and stack. An error that cannot be changed is replaced.
  */
 export function redact(error: Error, secrets: readonly string[] = []): Error {
   const hidden = secrets.filter((secret) => secret.length >= MIN_SECRET_LENGTH);
   if (hidden.length === 0) return error;
   const clean = (text: string): string =>
-    hidden.reduce((left, secret) => left.replaceAll(secret, "[personal]"), text);
+    hidden.reduce((rest, secret) => rest.replaceAll(secret, "[personal]"), text);
   try {
     redactCauses(error, clean);
     return error;

@@ -18,7 +18,7 @@ import {
   type HandlerSettings,
 } from "./options.ts";
 
-/** How a registered handler is called, its types forgotten. */
+/** A registered handler without its type parameters. */
 export type Work =
   | { readonly kind: "each"; readonly handle: (message: Received, context: HandlerContext) => unknown }
   | {
@@ -39,23 +39,23 @@ export interface ConsumerDefinition {
   readonly name: string;
   readonly settings: ConsumerSettings;
   readonly topics: readonly string[];
-  /** By the name of the contract. */
+  /** Handlers by the name of their contract. */
   readonly handlers: ReadonlyMap<string, Registration>;
 }
 
-interface Growing {
+interface ConsumerDraft {
   options: ConsumerOptions;
   readonly handlers: Map<string, Registration>;
 }
 
-/** Who handles what: one handler for each consumer and contract, any number of contracts for a consumer. */
+/** The registered handlers: at most one per consumer and contract. A consumer can have handlers for many contracts. */
 export class HandlerRegistry {
   readonly #routing: Routing | undefined;
   readonly #defaults: ConsumerOptions;
-  readonly #consumers = new Map<string, Growing>();
+  readonly #consumers = new Map<string, ConsumerDraft>();
   #isClosed = false;
 
-  /** `defaults` hold for every consumer that does not say otherwise. */
+  /** `defaults` apply to each consumer that does not set the option. */
   constructor(routing?: Routing, defaults: ConsumerOptions = {}) {
     this.#routing = routing;
     this.#defaults = defaults;
@@ -94,7 +94,7 @@ export class HandlerRegistry {
     this.#add(contract, { ...options, batch: options.batch ?? {} }, { kind: "bulk", handle });
   }
 
-  /** The consumers have begun: whoever registered now would never be called. */
+  /** Rejects later registrations, because the consumers have started and would never call them. */
   close(): void {
     this.#isClosed = true;
   }
@@ -111,7 +111,7 @@ export class HandlerRegistry {
   #add(contract: AnyContract, options: HandlerOptions, work: Work): void {
     const settings = handlerSettings(options);
     const { consumer } = options;
-    if (this.#isClosed) throw tooLate(consumer, contract.name);
+    if (this.#isClosed) throw lateHandlerError(consumer, contract.name);
     const known = this.#consumers.get(consumer) ?? { options: {}, handlers: new Map<string, Registration>() };
     if (known.handlers.has(contract.name)) {
       throw new SagaboxError(
@@ -128,27 +128,27 @@ export class HandlerRegistry {
   }
 }
 
-// For callers without the compiler.
+// Checks the arguments of JavaScript callers.
 function assertUsable(where: string, contract: unknown, options: unknown): void {
   const { name, schema } = (contract ?? {}) as Partial<AnyContract>;
   if (typeof name !== "string" || schema?.["~standard"] === undefined) {
     throw new SagaboxError(
       "CONTRACT_INVALID",
-      `${where}() takes a contract made by event(), command() or stream() first. What came in its place is none; if it was ` +
-        "imported, look for a circular import.",
+      `The first argument of ${where}() must be a contract created by event(), command() or stream(). If it was imported, ` +
+        "check for a circular import.",
     );
   }
   if (typeof options === "object" && options !== null && !Array.isArray(options)) return;
   throw new SagaboxError(
     "OPTIONS_INVALID",
-    `${where}(${name}) takes options second, { consumer: "…" } at least, and then the handler.`,
+    `The second argument of ${where}(${name}) must be options with at least { consumer: "…" }, the third the handler.`,
   );
 }
 
-function tooLate(consumer: string, type: string): SagaboxError {
+function lateHandlerError(consumer: string, type: string): SagaboxError {
   return new SagaboxError(
     "HANDLER_TOO_LATE",
-    `Consumer "${consumer}" got a handler for "${type}" after bus.run(), when nothing would reach it any more. ` +
-      "Register every handler before.",
+    `Consumer "${consumer}" got a handler for "${type}" after bus.run(). It would never be called. ` +
+      "Register all handlers before bus.run().",
   );
 }

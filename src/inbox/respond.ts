@@ -1,18 +1,31 @@
 import { describeFailure } from "../dead-letter/index.ts";
 import { isSagaboxError } from "../errors/index.ts";
-import { replyContract, readReplyTopic, type Json, type Message, type ReplyBody } from "../message/index.ts";
-import type { OutgoingScope } from "./handler.ts";
+import {
+  type AnyContract,
+  type Json,
+  type Message,
+  readReplyTopic,
+  type ReplyBody,
+  replyContract,
+  validateReply,
+} from "../message/index.ts";
+import type { Attempt } from "./attempt.ts";
+import type { InboxEngine } from "./engine.ts";
 import { runInContext } from "./handler-context.ts";
+import type { OutgoingScope, Received } from "./handler.ts";
 
 type RequestMessage = Omit<Message, "data">;
 
-/** Why a command was not carried out. */
+/** Why a command was not executed. */
 export interface FailureReply {
   readonly reason: string;
   readonly error: Error;
 }
 
-/** Publishes the answer, if the message asked for one, in the transaction that holds its effect. */
+/**
+ * Publishes the reply in the transaction of the effect, if the command requested one. `sealed` names the command if its
+ * reply has encrypted fields.
+ */
 export async function respond(
   scope: OutgoingScope,
   message: RequestMessage,
@@ -25,7 +38,7 @@ export async function respond(
   await sendReply(scope, message, id, { requestId: id, outcome: "done", ...reply, ...how });
 }
 
-/** The same for a command that was given up. */
+/** Publishes a failure reply for a command that was dead-lettered, ignored or refused, if it requested one. */
 export async function respondFailed(
   scope: OutgoingScope,
   message: RequestMessage,
@@ -36,7 +49,7 @@ export async function respondFailed(
   try {
     await sendReply(scope, message, id, { requestId: id, outcome: "failed", reason, error: text });
   } catch (thrown) {
-    // The dead letter must be written all the same; whoever asked runs into the timeout.
+    // A full outbox must not prevent the dead letter. The requester gets a timeout instead of this reply.
     if (!isSagaboxError(thrown, "OUTBOX_FULL")) throw thrown;
   }
 }
@@ -49,7 +62,33 @@ async function sendReply(
 ): Promise<void> {
   const topic = message.kind === "command" ? readReplyTopic(message.headers) : undefined;
   if (topic === undefined) return;
-  // The replies to one saga share its key: they arrive in order, and at one member.
+  // Replies to a saga have its id as their key, so that they arrive in order and at one worker.
   const options = message.sagaId === null ? {} : { key: message.sagaId };
   await runInContext(message, id, () => scope.publish(replyContract(topic), body, options));
+}
+
+/**
+ * Validates what a command's handler returned against the reply schema and encrypts its personal fields. The result of an
+ * event's handler is returned unchanged.
+ */
+export async function prepareReply(
+  { encryptReply }: Pick<InboxEngine, "encryptReply">,
+  contract: AnyContract,
+  { data }: Pick<Received, "data">,
+  answer: unknown,
+  { tx }: Pick<Attempt, "tx">,
+): Promise<unknown> {
+  if (contract.kind !== "command") return answer;
+  const reply = await validateReply(contract, answer);
+  return reply === undefined || encryptedReplyName(contract) === undefined
+    ? reply
+    : encryptReply(contract, data, reply, tx);
+}
+
+/** The name of the command if its replies have encrypted fields, else undefined. */
+export function encryptedReplyName({
+  name,
+  personal,
+}: Pick<AnyContract, "name" | "personal">): string | undefined {
+  return personal === null || personal.reply.length === 0 ? undefined : name;
 }

@@ -50,8 +50,8 @@ test("a consumer that gave up acknowledges nothing any more", async () => {
   const givenUp = new AbortController();
   givenUp.abort();
   const ack = (): Promise<void> => Promise.reject(new Error("must not be asked"));
-  const fates = await settlement(new RecordingObserver(), givenUp.signal).ackAll([held("a", ack)]);
-  expect(fates).toEqual(["lost"]);
+  const results = await settlement(new RecordingObserver(), givenUp.signal).ackAll([held("a", ack)]);
+  expect(results).toEqual(["lost"]);
 });
 
 function settlement(observer: RecordingObserver, givenUp = new AbortController().signal): Settlement {

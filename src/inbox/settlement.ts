@@ -6,40 +6,41 @@ import { retryWithBackoff } from "../runtime/index.ts";
 import type { CommitStatement } from "../storage/index.ts";
 import type { SpanAttributes, TelemetryContext } from "../telemetry/index.ts";
 import type { DeadLetterNote, Delivery } from "../transport/index.ts";
-import { ackStatement, attempt, type Attempt } from "./attempt.ts";
-import { claimCommands, findEffect } from "./claim-commands.ts";
+import { ackStatement, runAttempt, type Attempt, retryUntilDone } from "./attempt.ts";
+import { claimCommands, type CommandReferences, findEffect } from "./earlier-commands.ts";
 import type { InboxEngine } from "./engine.ts";
 import type { InFlightDelivery } from "./in-flight-delivery.ts";
-import { persist } from "./persist.ts";
-import { asError } from "./receive-once.ts";
-import type { Earlier } from "./references.ts";
+import { toHandlerError } from "./receive-once.ts";
 import { type FailureReply, respond, respondFailed } from "./respond.ts";
 
-/** done: settled for good · again: it comes back, so its successors must wait · lost: somebody else has it. */
-export type Fate = "done" | "again" | "lost";
+/**
+ * done: settled for good. again: it will be redelivered, so later deliveries of its key must wait. lost: another worker
+ * took it over.
+ */
+export type SettleResult = "done" | "again" | "lost";
 
 const SETTLE_MS = 30_000;
 const MAX_COPY_TRIES = 5;
 const COPY_BACKOFF = { firstMs: 200, maxMs: 5_000 };
 const NOTHING = Promise.resolve();
 
-/** How a delivery ends that was not handled. */
+/** The steps that settle a delivery whose handler's transaction was rolled back. */
 interface SettleSteps {
-  /** Answers whoever asked for a reply, in the transaction in which what it resolves with is written. */
+  /** Publishes the reply, if one was requested, and resolves with statements that run in the same transaction. */
   readonly conclude: (current: Attempt) => Promise<readonly CommitStatement[]>;
-  readonly acknowledge?: () => Promise<Fate>;
+  readonly acknowledge?: () => Promise<SettleResult>;
 }
 
 interface SettlementParts {
   readonly engine: InboxEngine;
   readonly consumer: string;
-  /** Aborts when the consumer ends without waiting any longer. */
+  /** Aborts at the stop deadline of the consumer. */
   readonly givenUp: AbortSignal;
-  /** Hands over everything of the same key that waits in this process behind a delivery. */
+  /** Removes and returns the deliveries of the same key that wait in this process behind a delivery. */
   readonly takeSuccessors: (held: InFlightDelivery) => readonly InFlightDelivery[];
 }
 
-/** The ends a delivery can have. Each is tried until it works, or until the delivery is no longer ours. */
+/** Settles deliveries. Each method retries until it succeeds, the delivery is lost, or the consumer stops. */
 export class Settlement {
   readonly #engine: InboxEngine;
   readonly #consumer: string;
@@ -53,51 +54,54 @@ export class Settlement {
     this.#takeSuccessors = takeSuccessors;
   }
 
-  ack({ delivery }: InFlightDelivery): Promise<Fate> {
-    return this.#persist("acknowledge", delivery.signal, () => delivery.ack()).then(doneOrLost);
+  ack({ delivery }: InFlightDelivery): Promise<SettleResult> {
+    return this.#retryUntilDone("acknowledge", delivery.signal, () => delivery.ack()).then(doneOrLost);
   }
 
-  /** Many at once. A promise for each is what costs here, so they have more than one only where something went wrong. */
-  async ackAll(all: readonly InFlightDelivery[]): Promise<readonly Fate[]> {
+  /** Acknowledges many deliveries with one promise each, because promises dominate its cost. Failures are retried. */
+  async ackAll(all: readonly InFlightDelivery[]): Promise<readonly SettleResult[]> {
     if (this.#givenUp.aborted) return all.map(() => "lost");
-    const asked = all.map(({ delivery }) => (delivery.signal.aborted ? NOTHING : ackDelivery(delivery)));
+    const acks = all.map(({ delivery }) => (delivery.signal.aborted ? NOTHING : ackDelivery(delivery)));
     try {
-      await Promise.all(asked);
+      await Promise.all(acks);
       return all.map(({ delivery }) => doneOrLost(!delivery.signal.aborted));
     } catch {
-      return Promise.all(all.map((held, index) => this.#retryAck(held, asked[index])));
+      return Promise.all(all.map((held, index) => this.#retryAck(held, acks[index])));
     }
   }
 
-  #retryAck({ delivery }: InFlightDelivery, asked: Promise<void> | undefined): Promise<Fate> {
-    let first = asked;
+  #retryAck({ delivery }: InFlightDelivery, firstTry: Promise<void> | undefined): Promise<SettleResult> {
+    let pending = firstTry;
     const ack = (): Promise<void> => {
-      const asking = first ?? delivery.ack();
-      first = undefined;
-      return asking;
+      const current = pending ?? delivery.ack();
+      pending = undefined;
+      return current;
     };
-    return this.#persist("acknowledge", delivery.signal, ack).then(doneOrLost);
+    return this.#retryUntilDone("acknowledge", delivery.signal, ack).then(doneOrLost);
   }
 
-  /** `behind`: what was taken together with it and follows it in its key. */
+  /**
+   * Asks the transport to redeliver, and returns the later deliveries of the key. `behind`: those taken in the same
+   * batch. A delivery that the transport refuses to retry is dead-lettered.
+   */
   async retry(
     held: InFlightDelivery,
     retry: { delayMs: number; charged: boolean; error: Error },
     behind: readonly InFlightDelivery[] = [],
-  ): Promise<Fate> {
+  ): Promise<SettleResult> {
     const { delivery } = held;
     const { delayMs, charged } = retry;
     const error = retry.error.message.slice(0, 1_000);
     let refusal: Error | undefined;
-    const settled = await this.#persist("retry", delivery.signal, () =>
+    const settled = await this.#retryUntilDone("retry", delivery.signal, () =>
       delivery.retry({ delayMs, charged, error }).catch((thrown: unknown) => {
         if (classifyFailure(thrown) !== "permanent") throw thrown;
-        refusal = withoutRetry(thrown, retry.error);
+        refusal = retryRefusedError(thrown, retry.error);
       }),
     );
     if (!settled) return "lost";
-    if (refusal !== undefined) return this.bury(held, "rejected", refusal);
-    // What arrived behind it must come back behind it: given back at once, before it can be delivered again.
+    if (refusal !== undefined) return this.deadLetter(held, "rejected", refusal);
+    // Later deliveries of the key are returned before this one can be redelivered, so that they come back after it.
     const successors = [...behind, ...this.#takeSuccessors(held)];
     const released = Promise.all(successors.map((later) => this.release(later)));
     const fields = { ...this.#names(held), attempt: delivery.attempt, delayMs, charged, error };
@@ -107,38 +111,48 @@ export class Settlement {
     return "again";
   }
 
+  /** Returns a delivery to the transport without counting an attempt. */
   async release({ delivery }: InFlightDelivery): Promise<void> {
-    await this.#persist("release", delivery.signal, () => delivery.release());
+    await this.#retryUntilDone("release", delivery.signal, () => delivery.release());
   }
 
-  /** Handled by decision: nothing is written but that it was seen. */
-  async pass(
+  /** Settles a message that its handler ignored or refused: only the dedupe row and a reply are written. */
+  async settleWithoutEffect(
     held: InFlightDelivery,
-    passed: Pick<PassedMessage, "id" | "given" | "supersedes">,
-  ): Promise<Fate> {
+    declined: Pick<DeclinedMessage, "id" | "reply" | "supersedes">,
+  ): Promise<SettleResult> {
     const { message, flaw } = held.delivery;
-    const whole = { ...passed, consumer: this.#consumer, message, answering: flaw === undefined };
-    return this.#settleInTransaction(held, "pass over", {
-      conclude: (current) => passOver(current, this.#engine, whole),
+    const whole = { ...declined, consumer: this.#consumer, message, mayReply: flaw === undefined };
+    return this.#settleInTransaction(held, "record a declined message", {
+      conclude: (current) => recordDeclined(current, this.#engine, whole),
     });
   }
 
-  async bury(held: InFlightDelivery, reason: DeadLetterReason, error: Error): Promise<Fate> {
+  /** Stores a dead letter, sends the failure reply, and acknowledges the delivery. */
+  async deadLetter(held: InFlightDelivery, reason: DeadLetterReason, error: Error): Promise<SettleResult> {
     const { message, attempt: attempts } = held.delivery;
     const consumer = this.#consumer;
-    // The table holds us to it: exhausted means that nothing was left.
+    // A check constraint requires attempts >= max_attempts for the reason "exhausted".
     const maxAttempts = held.registration?.settings.retry.maxAttempts ?? attempts;
-    const letter = { origin: "consumer", consumer, message, reason, attempts, maxAttempts, error } as const;
-    const fate = await this.#settleInTransaction(held, "bury", {
+    const deadLetter = {
+      origin: "consumer",
+      consumer,
+      message,
+      reason,
+      attempts,
+      maxAttempts,
+      error,
+    } as const;
+    const result = await this.#settleInTransaction(held, "dead-letter", {
       conclude: async ({ scope }) => {
         if (held.delivery.flaw === undefined) {
           await respondFailed(scope, message, held.id ?? message.id, { reason, error });
         }
-        return [{ statement: this.#engine.deadLetters.bury, params: burialParams(letter) }];
+        return [{ statement: this.#engine.deadLetters.bury, params: burialParams(deadLetter) }];
       },
-      acknowledge: () => this.#putAside(held, error),
+      acknowledge: () => this.#acknowledgeDeadLetter(held, error),
     });
-    if (fate === "done") {
+    if (result === "done") {
       this.#note("dead_letter", { "sagabox.reason": reason });
       this.#engine.observer.emit(
         "dead_letter.buried",
@@ -146,11 +160,11 @@ export class Settlement {
         telemetryContext(message),
       );
     }
-    return fate;
+    return result;
   }
 
-  // The letter in Postgres is the one that counts; the broker's copy is for those who look there.
-  async #putAside(held: InFlightDelivery, error: Error): Promise<Fate> {
+  // The dead letter in PostgreSQL is authoritative. Brokers with a dead-letter queue get a copy.
+  async #acknowledgeDeadLetter(held: InFlightDelivery, error: Error): Promise<SettleResult> {
     const { delivery } = held;
     if (delivery.deadLetter === undefined) return delivery.ackWith === undefined ? this.ack(held) : "done";
     const { errorType, errorMessage, stackTrace } = describeFailure(error);
@@ -167,33 +181,33 @@ export class Settlement {
     return this.#copyToBroker(held, note);
   }
 
-  // A place that takes no letters must not hold up those who are alive.
-  async #copyToBroker(held: InFlightDelivery, note: DeadLetterNote): Promise<Fate> {
+  // A failing dead-letter queue must not block other messages, so the copy is given up after a few tries.
+  async #copyToBroker(held: InFlightDelivery, note: DeadLetterNote): Promise<SettleResult> {
     const { delivery } = held;
     const isLost = (): boolean => delivery.signal.aborted || this.#givenUp.aborted;
-    const copy = async (): Promise<Fate> => {
+    const copy = async (): Promise<SettleResult> => {
       if (isLost()) return "lost";
       await delivery.deadLetter?.(note);
       return "done";
     };
-    const fate = await retryWithBackoff(copy, {
+    const result = await retryWithBackoff(copy, {
       backoff: COPY_BACKOFF,
       maxTries: MAX_COPY_TRIES,
       signal: this.#givenUp,
       onFailure: ({ error, retryInMs }) =>
         this.#engine.observer.emit("transport.unreachable", {
           transport: delivery.message.topic,
-          doing: `showing dead letter ${delivery.message.id} at the broker`,
+          doing: `copying dead letter ${delivery.message.id} to the broker`,
           error: errorText(error).slice(0, 500),
           retryInMs,
         }),
     });
-    if (fate !== undefined) return fate;
+    if (result !== undefined) return result;
     if (isLost()) return "lost";
     return delivery.ackWith === undefined ? this.ack(held) : "done";
   }
 
-  /** Writes and acknowledges in one transaction where the transport lives in this database, else one after the other. */
+  /** Writes, then acknowledges. If the transport uses this database, both are one transaction. */
   async #settleInTransaction(
     held: InFlightDelivery,
     doing: string,
@@ -201,15 +215,15 @@ export class Settlement {
       conclude,
       acknowledge = () => (held.delivery.ackWith === undefined ? this.ack(held) : Promise.resolve("done")),
     }: SettleSteps,
-  ): Promise<Fate> {
+  ): Promise<SettleResult> {
     const { delivery } = held;
     const last = [...this.clearSuspect(held), ...(delivery.ackWith ? [ackStatement(delivery.ackWith)] : [])];
     let gone = false;
-    const written = await this.#persist(doing, delivery.signal, () =>
-      attempt(this.#engine, { deadlineMs: SETTLE_MS }, async (current) => {
+    const written = await this.#retryUntilDone(doing, delivery.signal, () =>
+      runAttempt(this.#engine, { deadlineMs: SETTLE_MS }, async (current) => {
         await current.commit([...(await conclude(current)), ...last]);
       }).catch((error: unknown) => {
-        // Written by an earlier try whose answer was lost, or taken over by another member: done either way.
+        // An earlier try committed and its answer was lost, or another worker took over: nothing is left to do.
         if (!isSagaboxError(error, "OUTBOX_LEASE_LOST")) throw error;
         gone = true;
       }),
@@ -220,7 +234,7 @@ export class Settlement {
     return acknowledge();
   }
 
-  /** What a suspect leaves behind when it is through. */
+  /** The statement that removes a suspect after it was settled. Empty for other deliveries. */
   clearSuspect({ crashes, id }: InFlightDelivery): readonly CommitStatement[] {
     if (crashes === undefined || id === undefined) return [];
     return [{ statement: this.#engine.sql.acquit, params: [this.#consumer, id] }];
@@ -236,31 +250,30 @@ export class Settlement {
     return { consumer: this.#consumer, type, topic, id: id ?? delivery.message.id };
   }
 
-  async #persist(doing: string, lost: AbortSignal, action: () => Promise<unknown>): Promise<boolean> {
+  async #retryUntilDone(doing: string, lost: AbortSignal, action: () => Promise<unknown>): Promise<boolean> {
     if (lost.aborted) return false;
     const { observer } = this.#engine;
     const unlessLost = (): Promise<unknown> | undefined => (lost.aborted ? undefined : action());
-    return (await persist(observer, doing, this.#givenUp, unlessLost)) && !lost.aborted;
+    return (await retryUntilDone(observer, doing, this.#givenUp, unlessLost)) && !lost.aborted;
   }
 }
 
-// One that throws at once must not keep the others from being asked.
+// Turns a synchronous throw into a rejection, so that the other deliveries are still acknowledged.
 function ackDelivery(delivery: Delivery): Promise<void> {
   try {
     return delivery.ack();
   } catch (error) {
-    return Promise.reject(asError(error));
+    return Promise.reject(toHandlerError(error));
   }
 }
 
-function doneOrLost(settled: boolean): Fate {
+function doneOrLost(settled: boolean): SettleResult {
   return settled ? "done" : "lost";
 }
 
-// Some brokers keep what is tried again as a copy with more headers, and not everything of others has room for them.
-function withoutRetry(refusal: unknown, cause: Error): SagaboxError {
-  const why = errorText(refusal);
-  const text = `The message failed, and the broker cannot keep it for another try: ${why}`;
+// Some brokers store a retried message as a copy with more headers. A foreign message may have no room for them.
+function retryRefusedError(refusal: unknown, cause: Error): SagaboxError {
+  const text = `The message failed, and the broker cannot keep it for a retry: ${errorText(refusal)}`;
   return new SagaboxError("HANDLER_FAILED", text, { cause });
 }
 
@@ -268,32 +281,32 @@ export function telemetryContext({ traceparent, sagaId }: Message): TelemetryCon
   return { traceparent, sagaId };
 }
 
-/** A message whose handler decided that nothing is to be done. */
-interface PassedMessage {
+/** A message that its handler ignored or refused. */
+interface DeclinedMessage {
   readonly consumer: string;
   readonly id: string;
   readonly message: Message;
-  readonly given: FailureReply;
-  /** False for a stranger's message, whose headers mean nothing to us. */
-  readonly answering: boolean;
-  /** What it stands for must not be done either, should it come late. */
-  readonly supersedes: Earlier | undefined;
+  readonly reply: FailureReply;
+  /** False for a message that another product published: its headers do not request a reply. */
+  readonly mayReply: boolean;
+  /** Earlier copies of the command. They must not be executed either if they arrive later. */
+  readonly supersedes: CommandReferences | undefined;
 }
 
 /**
- * Notes that the message was seen without effect, and answers; resolves with what is left to write. The handler's own
- * transaction is over by now, so another worker may have handled the message, or an earlier copy of it, in between: then
- * that is what counts.
+ * Records that the message had no effect, replies, and returns the remaining statements. The handler's transaction was
+ * rolled back before this one began, so another worker may have handled the message, or an earlier copy of it, in
+ * between. Then the reply reports that effect.
  */
-async function passOver(
+async function recordDeclined(
   current: Attempt,
   engine: InboxEngine,
-  { consumer, id, message, given, answering, supersedes }: PassedMessage,
+  { consumer, id, message, reply, mayReply, supersedes }: DeclinedMessage,
 ): Promise<readonly CommitStatement[]> {
   const { topic, type } = message;
   const { sql } = engine;
-  const asked = answering && readReplyTopic(message.headers) !== undefined;
-  if (!asked && supersedes === undefined) {
+  const wantsReply = mayReply && readReplyTopic(message.headers) !== undefined;
+  if (!wantsReply && supersedes === undefined) {
     return [{ statement: sql.passOver, params: [consumer, id, topic, type] }];
   }
   const claim = { consumer, id, topic, type, payload: null, expiresAt: null };
@@ -303,6 +316,6 @@ async function passOver(
     await respond(current.scope, message, id, effect.result);
     return [{ statement: sql.adopt, params: [consumer, id, effect.id, effect.stored] }];
   }
-  await respondFailed(current.scope, message, id, given);
+  await respondFailed(current.scope, message, id, reply);
   return [{ statement: sql.withoutEffect, params: [consumer, id] }];
 }

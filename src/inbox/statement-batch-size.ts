@@ -1,60 +1,61 @@
 import type { Clock } from "../runtime/index.ts";
 
 const MAX_STATEMENTS = 16;
-/** What ends this soon is worth no second thought. */
-const SOON_MS = 8;
-/** A lot may take so much longer than one statement by itself: what it saves, others on the machine can use. */
-const WORTH = 1.5;
-/** Somebody else wants the same rows: a lot would hold its locks longer than a statement does. */
-const CONTENDED_MS = 60_000;
-/** Rests are long enough that looking again costs little. */
-const REST_FACTOR = 25;
-const MIN_REST_MS = 1_000;
+/** Batches faster than this are always kept. */
+const FAST_BATCH_MS = 8;
+/** A batch may take this many times as long as a single statement, because it saves work on the server. */
+const MAX_SLOWDOWN = 1.5;
+/** How long batching is off after a lock conflict: a batch holds its row locks longer than a single statement. */
+const CONTENTION_PAUSE_MS = 60_000;
+/** How long batching is off after slow batches, as a multiple of their duration. */
+const PAUSE_FACTOR = 25;
+const MIN_PAUSE_MS = 1_000;
 
 /**
- * How many statements share a transaction. They run one after the other, so a lot is one of what runs at once, however
- * many they are. That is cheaper as long as they are quick; slow ones are better off side by side, and then the answer
- * is one.
+ * Decides how many statements share a transaction. They run one after the other, and a batch counts as one of the
+ * consumer's `concurrency`. That is cheaper while statements are fast; slow ones run concurrently, in batches of one.
  */
 export class StatementBatchSize {
   readonly #clock: Clock;
   readonly #max: number;
   #batchMs = 0;
-  #aloneMs = 0;
-  #restUntilMs = Number.NEGATIVE_INFINITY;
+  #singleMs = 0;
+  #pausedUntilMs = Number.NEGATIVE_INFINITY;
 
-  constructor(most: number, clock: Clock) {
+  constructor(max: number, clock: Clock) {
     this.#clock = clock;
-    this.#max = most;
+    this.#max = max;
   }
 
-  get most(): number {
-    if (this.#max === 1 || this.#clock.monotonicMs() < this.#restUntilMs) return 1;
+  /** The largest batch that is allowed now: the maximum, or 1 while batching is off. */
+  get max(): number {
+    if (this.#max === 1 || this.#clock.monotonicMs() < this.#pausedUntilMs) return 1;
     return this.#max;
   }
 
-  /** Many at once took so long from begin to end. One that was slow may be chance. */
+  /** Records how long a batch took. One slow batch has no effect, because its duration is averaged. */
   recordDuration(count: number, ms: number): void {
     if (count === 1) {
-      this.#aloneMs += (ms - this.#aloneMs) / 8;
+      this.#singleMs += (ms - this.#singleMs) / 8;
       return;
     }
-    const limitMs = Math.max(SOON_MS, WORTH * this.#aloneMs);
+    const limitMs = Math.max(FAST_BATCH_MS, MAX_SLOWDOWN * this.#singleMs);
     this.#batchMs += (Math.min(ms, 2 * limitMs) - this.#batchMs) / 8;
-    if (this.#batchMs > limitMs) this.#rest(Math.max(MIN_REST_MS, REST_FACTOR * this.#batchMs));
+    if (this.#batchMs > limitMs) this.#pause(Math.max(MIN_PAUSE_MS, PAUSE_FACTOR * this.#batchMs));
   }
 
+  /** Turns batching off for a while after a lock conflict. */
   recordContention(): void {
-    this.#rest(CONTENDED_MS);
+    this.#pause(CONTENTION_PAUSE_MS);
   }
 
-  #rest(ms: number): void {
+  #pause(ms: number): void {
     this.#batchMs = 0;
-    this.#restUntilMs = this.#clock.monotonicMs() + ms;
+    this.#pausedUntilMs = this.#clock.monotonicMs() + ms;
   }
 }
 
-/** Half of what a consumer holds unless it is told otherwise, so that one lot is written while another commits. */
+/** Half of the default prefetch of a consumer, so that one batch fills up while another commits. */
 export function maxBatchSize(concurrency: number): number {
   return Math.min(MAX_STATEMENTS, 2 * concurrency);
 }

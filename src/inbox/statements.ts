@@ -2,54 +2,54 @@ import { defineStatement, type Statement } from "../storage/index.ts";
 
 export type InboxStatements = ReturnType<typeof inboxStatements>;
 
-/** Members that only keep the crash ledger alive; lanes have scopes from zero. */
+/** The scope of member rows that belong to crash ledgers. Lanes have scopes from zero. */
 const LEDGER_SCOPE = -1;
 
-/** SQL of the room. `schema` is quoted already. */
+/** The statements of the inbox. `schema` must be quoted. */
 export function inboxStatements(schema: string) {
   const inbox = `${schema}.consumer_inbox`;
   const alive = (member: string): string =>
     `exists (select 1 from ${schema}.member where member.id = ${member} and member.lease_until > (select clock_timestamp()))`;
-  // Looks each row up by its whole key, independent of statistics. As a join, or as `= any` before PostgreSQL 17,
-  // a statement planned while the table was empty reads all rows of the consumer ever after.
+  // Finds each row by its primary key, whatever the table statistics are. A join, or `= any` before PostgreSQL 17, that
+  // was planned while the table was empty would read all rows of the consumer.
   const entries = (ids: string, columns: string): string =>
     `unnest(${ids}::text::text[]) as given (id)
         cross join lateral (
           select ${columns} from ${inbox} as entry
-           where entry.consumer = $1::text and entry.event_id = given.id offset 0) as found`;
+           where entry.consumer_name = $1::text and entry.event_id = given.id offset 0) as found`;
   const origins = (ids: string, columns: string): string =>
     `${entries(ids, "entry.effect, coalesce(entry.effect_of, entry.event_id) as origin_id")}
         cross join lateral (
           select ${columns} from ${inbox} as entry
-           where entry.consumer = $1::text and entry.event_id = found.origin_id offset 0) as origin`;
+           where entry.consumer_name = $1::text and entry.event_id = found.origin_id offset 0) as origin`;
   const entryCtids = (ids: string): string =>
     `any(array(select found.place from ${entries(ids, "entry.ctid as place")}))`;
-  // The ledger only has to survive the process, not the server, so nobody waits for the disk.
+  // The crash ledger must survive the process but not the server, so its writes do not wait for the disk.
   const quick = `quick as materialized (select set_config('synchronous_commit', 'off', true) as mode)`;
   return {
     schema,
-    // The first statement of the handler's transaction: a second worker waits here until the first has ended.
+    // The first statement of the handler's transaction. A second worker waits here until the first transaction has ended.
     remember: defineStatement(
       "sagabox.inbox.remember",
-      `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
+      `insert into ${inbox} (consumer_name, event_id, source_topic, event_type, payload)
        values ($1::text, $2::text, $3::text, $4::text, $5::text)
        on conflict do nothing
        returning 1`,
     ),
-    // The same for a message with a time to live; the database clock decides whether it is still good.
+    // `remember` for a message with a time to live: inserts nothing if it has expired by the clock of the database.
     rememberInTime: defineStatement(
       "sagabox.inbox.remember_in_time",
-      `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
+      `insert into ${inbox} (consumer_name, event_id, source_topic, event_type, payload)
        select $1::text, $2::text, $3::text, $4::text, $5::text
         where coalesce($6::text::timestamptz > clock_timestamp(), true)
        on conflict do nothing
        returning 1`,
     ),
-    // Sorted, so that two batches that share messages wait for each other instead of deadlocking. How many are new says
-    // enough nearly always.
+    // Sorted, so that two batches with common messages wait for each other without a deadlock. It returns no rows: the
+    // number of inserted rows shows whether all messages are new, as they nearly always are.
     rememberAll: defineStatement(
       "sagabox.inbox.remember_all",
-      `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload)
+      `insert into ${inbox} (consumer_name, event_id, source_topic, event_type, payload)
        select $1::text, given.id, given.topic, given.type, given.payload
          from unnest($2::text::text[], $3::text::text[], $4::text::text[], $5::text::text[], $6::text::timestamptz[])
               as given (id, topic, type, payload, expires_at)
@@ -57,28 +57,28 @@ export function inboxStatements(schema: string) {
         order by given.id
        on conflict do nothing`,
     ),
-    // The same for messages of one topic and type that neither expire nor are kept, as nearly all are: the server takes
-    // one list apart instead of five.
+    // `rememberAll` for messages of one topic and type, without expiry or stored payload. Nearly all batches are like
+    // this, and the server parses one array instead of five.
     rememberAlike: defineStatement(
       "sagabox.inbox.remember_alike",
-      `insert into ${inbox} (consumer, event_id, source_topic, event_type)
+      `insert into ${inbox} (consumer_name, event_id, source_topic, event_type)
        select $1::text, given.id, $3::text, $4::text
          from unnest($2::text::text[]) as given (id)
         order by given.id
        on conflict do nothing`,
     ),
-    // A message that its handler did not want: seen, without effect.
+    // Records a message that its handler ignored or refused, as handled without effect.
     passOver: defineStatement(
       "sagabox.inbox.pass_over",
-      `insert into ${inbox} (consumer, event_id, source_topic, event_type, effect)
+      `insert into ${inbox} (consumer_name, event_id, source_topic, event_type, effect)
        values ($1::text, $2::text, $3::text, $4::text, false)
        on conflict do nothing`,
     ),
-    // A command and the earlier ones it refers to. It waits for those that run now; sorted, so that commands which refer
-    // to each other wait in turn instead of deadlocking.
+    // Claims a command and the commands it refers to, and waits for those that are running. Sorted, so that commands that
+    // refer to each other wait without a deadlock.
     claim: defineStatement(
       "sagabox.inbox.claim",
-      `insert into ${inbox} (consumer, event_id, source_topic, event_type, payload, effect)
+      `insert into ${inbox} (consumer_name, event_id, source_topic, event_type, payload, effect)
        select $1::text, given.id, given.topic, given.type, given.payload, given.own
          from (select $2::text, $3::text, $4::text, $5::text, true
                union all
@@ -90,8 +90,8 @@ export function inboxStatements(schema: string) {
        on conflict do nothing
        returning event_id`,
     ),
-    // Looked for in a statement after the claim, since that may have waited for what is to be seen here. What was taken
-    // back does not stand any more.
+    // Runs as its own statement after the claim, which may have waited for the commit that this one must see. An effect
+    // that was undone does not count.
     effectOf: defineStatement(
       "sagabox.inbox.effect_of",
       `select origin.event_id as id, origin.result
@@ -114,18 +114,18 @@ export function inboxStatements(schema: string) {
     ),
     adopt: defineStatement(
       "sagabox.inbox.adopt",
-      `update ${inbox} set effect_of = $3::text, result = $4::text where consumer = $1::text and event_id = $2::text`,
+      `update ${inbox} set effect_of = $3::text, result = $4::text where consumer_name = $1::text and event_id = $2::text`,
     ),
     withoutEffect: defineStatement(
       "sagabox.inbox.without_effect",
-      `update ${inbox} set effect = false where consumer = $1::text and event_id = $2::text`,
+      `update ${inbox} set effect = false where consumer_name = $1::text and event_id = $2::text`,
     ),
     recall: defineStatement(
       "sagabox.inbox.recall",
       `select found.event_id, found.result from ${entries("$2", "entry.event_id, entry.result")}`,
     ),
-    // Which of a batch were remembered by this very transaction, where it was not all of them. Transaction numbers come
-    // round again, though not within an hour; clocks are set, though seldom by as much.
+    // Finds the messages of a batch that this transaction inserted, if it did not insert all of them. Transaction ids wrap
+    // around, but not within an hour.
     recallAll: defineStatement(
       "sagabox.inbox.recall_all",
       `select found.event_id,
@@ -135,7 +135,7 @@ export function inboxStatements(schema: string) {
     finish: defineStatement(
       "sagabox.inbox.finish",
       `update ${inbox} set processing_duration_ms = $3::integer, result = $4::text
-        where consumer = $1::text and event_id = $2::text`,
+        where consumer_name = $1::text and event_id = $2::text`,
     ),
     finishAll: defineStatement(
       "sagabox.inbox.finish_all",
@@ -150,14 +150,14 @@ export function inboxStatements(schema: string) {
     ),
     stats: defineStatement(
       "sagabox.inbox.stats",
-      `select consumer, count(*)::double precision as total,
+      `select consumer_name as consumer, count(*)::double precision as total,
               to_char(min(consumed_at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as oldest,
               count(*) filter (where consumed_at > clock_timestamp() - interval '1 hour')::double precision as last_hour,
               count(*) filter (where consumed_at > clock_timestamp() - interval '1 day')::double precision as last_day
          from ${inbox}
-        where $1::text is null or consumer = $1::text
-        group by consumer
-        order by consumer`,
+        where $1::text is null or consumer_name = $1::text
+        group by consumer_name
+        order by consumer_name`,
     ),
     forget: defineStatement(
       "sagabox.inbox.forget",
@@ -168,14 +168,14 @@ export function inboxStatements(schema: string) {
            limit $2::integer
              for update skip locked))`,
     ),
-    // Says that the process is still there while its handler waits for something else.
+    // Keeps the session active while its handler waits for something outside the database.
     stay: defineStatement("sagabox.inbox.stay", "select 1"),
     forgetSuspects: defineStatement(
       "sagabox.inbox.forget_suspects",
       `delete from ${schema}.suspect
         where noticed_at < clock_timestamp() - $1::double precision * interval '1 ms'`,
     ),
-    // A member whose lease ran out while it was stopped simply joins again.
+    // Renews the member row of this process, or inserts it again if another process has deleted it.
     beat: defineStatement(
       "sagabox.ledger.beat",
       `with reaped as (
@@ -194,8 +194,8 @@ export function inboxStatements(schema: string) {
       `with gone as (delete from ${schema}.running where member = $1::text)
        delete from ${schema}.member where id = $1::text`,
     ),
-    // Lists what is about to run, and answers which of it is suspect and whether a member has died meanwhile. There are
-    // hardly ever suspects, and then nothing is looked for among them.
+    // Stores the messages in flight, and returns the suspects among them and whether another member has died. Without
+    // suspects of this consumer, the ids are not searched for.
     list: defineStatement(
       "sagabox.ledger.list",
       `with ${quick}, listed as (
@@ -212,8 +212,8 @@ export function inboxStatements(schema: string) {
                            and suspect.consumer = $2::text and suspect.event_id = any($3::text::text[])), '{}')::text
                 as suspects`,
     ),
-    // While the server was away nobody could renew a lease, so nobody is accused until one lease after its start.
-    // Deleting the dead member's row makes sure that its crash is counted once. What it had finished is no suspect.
+    // No lease could be renewed while the server was down, so no member counts as dead until one lease after its start.
+    // Deleting the row of a dead member counts its crash once. Messages that it had finished do not become suspects.
     notice: defineStatement(
       "sagabox.ledger.notice",
       `with dead as (
@@ -225,7 +225,7 @@ export function inboxStatements(schema: string) {
          select dead.consumer, left_behind.id, max(dead.alone::integer) as crashes
            from dead, unnest(dead.event_ids) as left_behind (id)
           where (select true from ${inbox} as done
-                  where done.consumer = dead.consumer and done.event_id = left_behind.id) is null
+                  where done.consumer_name = dead.consumer and done.event_id = left_behind.id) is null
           group by dead.consumer, left_behind.id
        )
        insert into ${schema}.suspect (consumer, event_id, crashes)
@@ -242,19 +242,19 @@ export function inboxStatements(schema: string) {
 }
 
 /**
- * Dedupe and effect in one statement: the user's text reads from `fresh`, which has a row only if the message is new.
- * A query is counted so that it runs; a write runs by itself. The five parameters of ours follow the user's.
+ * Dedupe and effect in one statement. The user's text reads from `fresh`, which has a row only if the message is new. A
+ * user's query is counted, because PostgreSQL would not run an unused one. Our five parameters follow the user's.
  */
 export function onceStatement(schema: string, text: string, userParams: number): Statement {
   const own = (n: number): string => `$${userParams + n}::text`;
   return defineStatement(
     "sagabox.inbox.once",
     `with fresh as (
-       insert into ${schema}.consumer_inbox (consumer, event_id, source_topic, event_type)
+       insert into ${schema}.consumer_inbox (consumer_name, event_id, source_topic, event_type)
        select ${own(1)}, ${own(2)}, ${own(3)}, ${own(4)}
         where coalesce(${own(5)}::timestamptz > clock_timestamp(), true)
        on conflict do nothing
-       returning consumer, event_id
+       returning consumer_name, event_id
      ), effect as (
        ${text}
      )
@@ -262,12 +262,12 @@ export function onceStatement(schema: string, text: string, userParams: number):
   );
 }
 
-/** The same for a message whose dedupe row is written already: `fresh` always has its row. */
+/** The user's text for a message whose dedupe row was inserted before: `fresh` always has its row. */
 export function claimedStatement(text: string, userParams: number): Statement {
   return defineStatement(
     "sagabox.inbox.claimed",
     `with fresh as (
-       select $${userParams + 1}::text as consumer, $${userParams + 2}::text as event_id
+       select $${userParams + 1}::text as consumer_name, $${userParams + 2}::text as event_id
      ), effect as (
        ${text}
      )

@@ -55,7 +55,7 @@ const noHeaders: Headers = Object.freeze({});
 const nothing: readonly never[] = [];
 
 /** The same for replies to commands. */
-export type ReplyCipher = Pick<MessageCipher, "sealReply" | "openReply" | "replyHeaders">;
+export type ReplyCipher = Pick<MessageCipher, "encryptReply" | "openReply" | "replyHeaders">;
 
 /** The personal fields of messages: sealed under the key of their person, opened again or shown as what is hidden. */
 export class MessageCipher {
@@ -90,7 +90,7 @@ export class MessageCipher {
    * The personal fields of a reply, under the key of the person whom its command is about. It is bound to the command's
    * name and not to the request: a command that is repeated is answered with the reply to the first.
    */
-  async sealReply(
+  async encryptReply(
     contract: PersonalContract,
     data: unknown,
     reply: unknown,
@@ -151,7 +151,7 @@ export class MessageCipher {
 /** Where there are no keys: nothing can be sealed, and what others sealed stays so. */
 export const withoutKeys = {
   seal: (contract: PersonalContract): Promise<never> => Promise.reject(keysMissing(`"${contract.name}"`)),
-  sealReply: (contract: PersonalContract): Promise<never> =>
+  encryptReply: (contract: PersonalContract): Promise<never> =>
     Promise.reject(keysMissing(`the reply to "${contract.name}"`)),
   openReply: (_: string, reply: Json): Promise<UnpackedPayload> =>
     Promise.resolve(hideFields(reply, findEncryptedPaths(reply), "sealed")),

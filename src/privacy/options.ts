@@ -1,36 +1,33 @@
 import { SagaboxError } from "../errors/index.ts";
-import { option, Problems, readOptions, type OptionsFrom, type SettingsFrom } from "../options/index.ts";
+import { inPart, milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
 import { KEY_BYTES } from "./cipher.ts";
 import { KeyRing } from "./key-ring.ts";
 import { keyRingFile } from "./key-ring-file.ts";
 import { parseKeyRing } from "./key-ring-text.ts";
 import type { KeyWrapper } from "./key-wrapper.ts";
 
-export const privacyOptions = {
-  /** A key ring, or a client of a key service that wraps keys. Default: SAGABOX_KEY_RING or SAGABOX_KEY_RING_FILE. */
-  keys: option.value<KeyRing | KeyWrapper>({ accepts: "KeyRing | KeyWrapper" }),
-  /** The key of blind indexes, 32 bytes. Required unless `keys` is a key ring. */
-  indexKey: option.value<Uint8Array>({ accepts: "Uint8Array" }),
-  /** How long a decrypted data key is cached, and so readable after an erasure in another process. Default "30s". */
-  cacheTtl: option.duration({ default: "30s", max: 60_000 }),
-  /** Maximum number of cached data keys. Default 10,000. */
-  cacheSize: option.number({ default: 10_000, min: 1, max: 1_000_000 }),
-  /** Timeout of one call of `keys` that wraps or unwraps a data key. Default "5s". */
-  keyTimeout: option.duration({ default: "5s", min: 1, max: 60_000 }),
-};
-
-/** Options of the encryption of personal data. */
-export interface PrivacyOptions extends OptionsFrom<typeof privacyOptions> {}
-
-export interface PrivacySettings extends Pick<
-  SettingsFrom<typeof privacyOptions>,
-  "cacheTtlMs" | "cacheSize" | "keyTimeoutMs"
-> {
-  /** Undefined if nothing can be encrypted. */
-  readonly keys: { readonly wrapper: KeyWrapper; readonly indexKey: () => Uint8Array } | undefined;
+export interface PrivacyOptions {
+  /** A key ring, or whatever wraps keys for you. Default: SAGABOX_KEY_RING or SAGABOX_KEY_RING_FILE. */
+  readonly keys?: KeyRing | KeyWrapper;
+  /** The key of blind indexes, 32 bytes; needed where `keys` is no key ring. */
+  readonly indexKey?: Uint8Array;
+  /** How long a data key is kept in clear, and so readable after an erasure in another process. At most "60s". Default "30s". */
+  readonly cacheTtl?: Duration | number;
+  /** How many data keys are kept at most. Default 10,000. */
+  readonly cacheSize?: number;
+  /** How long `keys` may take to wrap or unwrap one. Default "5s". */
+  readonly keyTimeout?: Duration | number;
 }
 
-/** The key ring variables of the environment. */
+export interface PrivacySettings {
+  /** Undefined where nothing can be sealed. */
+  readonly keys: { readonly wrapper: KeyWrapper; readonly indexKey: () => Uint8Array } | undefined;
+  readonly cacheTtlMs: number;
+  readonly cacheSize: number;
+  readonly wrapperMs: number;
+}
+
+/** What the environment says of the keys. */
 export interface KeyRingEnvironment {
   readonly text?: string | undefined;
   readonly file?: string | undefined;
@@ -40,12 +37,13 @@ export function readPrivacySettings(
   options: PrivacyOptions = {},
   around: KeyRingEnvironment = {},
 ): PrivacySettings {
-  const problems = new Problems();
-  const settings = problems.collect(() => readOptions("privacy", privacyOptions, options));
-  const keys = problems.collect(() => readKeys(options, around));
-  problems.throwIfAny("The options of privacy");
-  const { cacheTtlMs, cacheSize, keyTimeoutMs } = settings as NonNullable<typeof settings>;
-  return Object.freeze({ keys, cacheTtlMs, cacheSize, keyTimeoutMs });
+  rejectUnknownKeys("privacy", options, ["keys", "indexKey", "cacheTtl", "cacheSize", "keyTimeout"]);
+  return Object.freeze({
+    keys: inPart(() => readKeys(options, around), undefined),
+    cacheTtlMs: milliseconds("privacy.cacheTtl", options.cacheTtl ?? "30s", { min: 0, max: 60_000 }),
+    cacheSize: wholeNumber("privacy.cacheSize", options.cacheSize ?? 10_000, { min: 1, max: 1_000_000 }),
+    wrapperMs: milliseconds("privacy.keyTimeout", options.keyTimeout ?? "5s", { min: 1, max: 60_000 }),
+  });
 }
 
 function readKeys({ keys, indexKey }: PrivacyOptions, around: KeyRingEnvironment): PrivacySettings["keys"] {
@@ -58,12 +56,12 @@ function readKeys({ keys, indexKey }: PrivacyOptions, around: KeyRingEnvironment
   }
   if (wrapper instanceof KeyRing) return { wrapper, indexKey: () => wrapper.indexKey };
   if (typeof wrapper.wrap !== "function" || typeof wrapper.unwrap !== "function") {
-    throw invalid("privacy.keys must be a key ring from keyRing(), or a KeyWrapper.");
+    throw invalid("privacy.keys must be made by keyRing(), or be a KeyWrapper.");
   }
-  throw invalid("privacy.indexKey is missing: pass 32 bytes alongside `keys`, and never change them.");
+  throw invalid("privacy.indexKey is missing: give 32 bytes beside `keys`, and never change them.");
 }
 
-/** Returns the key ring of the environment, or undefined if none is set. */
+/** The ring that the environment gives, if it does. */
 export function readKeyRingFromEnvironment({ text, file }: KeyRingEnvironment): KeyRing | undefined {
   if (file !== undefined && file !== "") return keyRingFile(file);
   if (text === undefined || text === "") return undefined;

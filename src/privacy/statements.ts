@@ -16,7 +16,7 @@ const parkSql = (schema: string, which: string): string => `with parked as (
          update ${schema}.saga_instance
             set status = 'failed', due_at = null, claimed_by = null, claimed_until = null, claims = 0,
                 version = version + 1, updated_at = clock_timestamp(), last_error = $2::text
-          where subject = $1::text and ended_at is null and ${which}
+          where subject = $1::text and completed_at is null and ${which}
          returning id, version, trace_id, current_step),
        incident as (
          insert into ${schema}.saga_incident (saga_id, steps, error)
@@ -87,8 +87,8 @@ export function privacyStatements(schema: string) {
     ),
     liveSagas: defineStatement(
       "sagabox.privacy.live_sagas",
-      `select id, type, status from ${schema}.saga_instance
-        where subject = $1::text and ended_at is null order by id limit 1000`,
+      `select id, saga_type as type, status from ${schema}.saga_instance
+        where subject = $1::text and completed_at is null order by id limit 1000`,
     ),
     // Nobody can decide for them any more; that somebody must is written where operators look.
     parkSagas: defineStatement("sagabox.privacy.park_sagas", parkSql(schema, "true")),
@@ -106,9 +106,9 @@ export function privacyStatements(schema: string) {
       "sagabox.privacy.end_saga",
       `with ended as (
          update ${schema}.saga_instance
-            set status = 'compensated', ended_at = clock_timestamp(), version = version + 1, due_at = null,
+            set status = 'compensated', completed_at = clock_timestamp(), version = version + 1, due_at = null,
                 updated_at = clock_timestamp()
-          where id = $1::text and ended_at is null and subject is not null and last_error = $2::text
+          where id = $1::text and completed_at is null and subject is not null and last_error = $2::text
          returning id, version, trace_id),
        closed as (
          update ${schema}.saga_incident set closed_at = clock_timestamp(), resolution = 'ended as it was'
@@ -271,7 +271,7 @@ export function privacyStatements(schema: string) {
     ),
     sagasOf: defineStatement(
       "sagabox.privacy.sagas_of",
-      `select id, type, status, input::text as input, state::text as state, version, ${utcSql("started_at")} as at
+      `select id, saga_type as type, status, input::text as input, state::text as state, version, ${utcSql("created_at")} as at
          from ${schema}.saga_instance where subject = $1::text and id > $2::text order by id limit 100`,
     ),
   };

@@ -1,4 +1,4 @@
-import { Loop, type Service } from "../runtime/index.ts";
+import { PeriodicService, type FailedRound } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { Eraser } from "./eraser.ts";
 import { sweepAll } from "./sweep.ts";
@@ -6,28 +6,23 @@ import { sweepAll } from "./sweep.ts";
 const IDLE_MS = 60_000;
 const BUSY_MS = 5_000;
 
-/** Goes on with erasures that somebody began: their process may have died, or a transaction was still open. */
-export class Sweeper implements Service {
-  readonly #loop: Loop;
+/** Continues unfinished erasures: the process that began one may have died, or a transaction was still open. */
+export class Sweeper extends PeriodicService {
+  readonly #eraser: Eraser;
+  readonly #observer: Observer;
 
   constructor(eraser: Eraser, observer: Observer) {
-    this.#loop = new Loop({
-      step: async () => ((await sweepAll(eraser)) > 0 ? BUSY_MS : IDLE_MS),
-      maxBackoffMs: IDLE_MS,
-      onError: (error) =>
-        observer.emit("storage.failed", {
-          doing: "sweeping erasures",
-          error: error instanceof Error ? error.message : "it failed",
-          retryInMs: IDLE_MS,
-        }),
-    });
+    super({ everyMs: IDLE_MS });
+    this.#eraser = eraser;
+    this.#observer = observer;
   }
 
-  start(): Promise<void> {
-    return this.#loop.start();
+  protected override async runRound(): Promise<number> {
+    return (await sweepAll(this.#eraser)) > 0 ? BUSY_MS : IDLE_MS;
   }
 
-  stop(): Promise<void> {
-    return this.#loop.stop();
+  protected override onFailure({ error, retryInMs }: FailedRound): void {
+    const text = error instanceof Error ? error.message : "it failed";
+    this.#observer.emit("storage.failed", { doing: "sweeping erasures", error: text, retryInMs });
   }
 }

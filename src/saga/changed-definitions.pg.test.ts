@@ -24,7 +24,7 @@ const orderOf = (step: string, undone: string[] = []) =>
 const stored = async ({ pool }: Awaited<ReturnType<typeof sagaHarness>>) =>
   (
     await pool.query<{ type: string; version: number; structure: { path: string }[] }>(
-      "select type, version, structure from sagabox.saga_definition order by type, version",
+      "select saga_type as type, version, structure from sagabox.saga_definition order by saga_type, version",
     )
   ).rows.map(({ type, version, structure }) => [type, version, structure.map(({ path }) => path).join()]);
 

@@ -23,11 +23,11 @@ test("F3: ended instances are forgotten after their retention, while the audit l
   const forget = () => forgetSagas(pgDatabase(pool), "sagabox", { olderThanMs: 3_600_000, batchSize: 2 });
   expect(await forget()).toEqual({ instances: 0, mail: 0 });
   await pool.query(
-    `update sagabox.saga_instance set started_at = started_at - interval '2 hours',
-            ended_at = ended_at - interval '2 hours', updated_at = updated_at - interval '2 hours'`,
+    `update sagabox.saga_instance set created_at = created_at - interval '2 hours',
+            completed_at = completed_at - interval '2 hours', updated_at = updated_at - interval '2 hours'`,
   );
   await pool.query(
-    `insert into sagabox.saga_mail (id, type, correlation_id, cause, input, expires_at)
+    `insert into sagabox.saga_mail (id, saga_type, correlation_id, cause, input, expires_at)
      values ('early', 'quick', 'nobody', 'message:1', '{}', now() - interval '1 second')`,
   );
   expect(await forget()).toEqual({ instances: 3, mail: 1 });

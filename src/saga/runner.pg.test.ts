@@ -186,7 +186,7 @@ test("work that came up while the claim was given back is begun once, by whoever
   await until(async () => (await pool.query(asked)).rows.length === 1);
   const input = { kind: "event", id: "e", type: Approved.name, data: { id: "a", by: "ann" } };
   await pool.query(
-    "insert into sagabox.saga_mail (id, type, saga_id, cause, input, expires_at) values ('e', 'trip', $1, 'message:e', $2, 'infinity')",
+    "insert into sagabox.saga_mail (id, saga_type, saga_id, cause, input, expires_at) values ('e', 'trip', $1, 'message:e', $2, 'infinity')",
     [sagaId, JSON.stringify(input)],
   );
   go.open();

@@ -1,6 +1,6 @@
 import { defineStatement } from "../storage/index.ts";
 import {
-  endedAtSql,
+  completedAtSql,
   insertInstanceSql,
   toTimestampSql,
   logLinesSql,
@@ -10,7 +10,7 @@ import {
 
 export type SagaStatements = ReturnType<typeof sagaStatements>;
 
-const columns = `instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
+const columns = `instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id, instance.status,
        instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
        instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
        extract(epoch from clock_timestamp()) * 1000 as now_ms`;
@@ -32,7 +32,7 @@ const dueSql = (schema: string, also: string): string =>
   `select due.ctid from ${schema}.saga_instance as due
            where due.due_at <= (select clock_timestamp())
              and (due.claimed_until is null or due.claimed_until < (select clock_timestamp()))
-             and due.type || '/' || due.definition_version = any($3::text::text[]) ${also}
+             and due.saga_type || '/' || due.definition_version = any($3::text::text[]) ${also}
            order by due.due_at limit $4::integer for update skip locked`;
 
 export function sagaStatements(schema: string) {
@@ -44,11 +44,11 @@ export function sagaStatements(schema: string) {
     collect: defineStatement(
       "sagabox.saga.collect",
       `update ${schema}.saga_mail set saga_id = $1::text, correlation_id = null
-        where type = $2::text and correlation_id = $3::text and saga_id is null and expires_at > clock_timestamp()`,
+        where saga_type = $2::text and correlation_id = $3::text and saga_id is null and expires_at > clock_timestamp()`,
     ),
     idOf: defineStatement(
       "sagabox.saga.id_of",
-      `select id from ${schema}.saga_instance where type = $1::text and correlation_id = $2::text`,
+      `select id from ${schema}.saga_instance where saga_type = $1::text and correlation_id = $2::text`,
     ),
     // Serializes the start of an instance with early events for its key. The clock is read after the lock. `blind`: with
     // this isolation level the snapshot may be older than the lock, so committed early events may be invisible.
@@ -69,7 +69,7 @@ export function sagaStatements(schema: string) {
     loadByKey: defineStatement(
       "sagabox.saga.load_by_key",
       `select ${columns} from ${schema}.saga_instance as instance
-        where instance.type = $1::text and instance.correlation_id = $2::text for update`,
+        where instance.saga_type = $1::text and instance.correlation_id = $2::text for update`,
     ),
     // Saves transitions of different instances, each guarded by its version. Nothing is written for a stale one. A locked
     // row is skipped, because waiting for it would delay the whole batch.
@@ -89,7 +89,7 @@ export function sagaStatements(schema: string) {
                 due_at = case when instance.due_at <= clock_timestamp() and ${toTimestampSql("free.due")} <= clock_timestamp()
                               then instance.due_at else ${toTimestampSql("free.due")} end,
                 version = instance.version + 1, claims = 0, updated_at = clock_timestamp(),
-                attachments = free.attachments, ended_at = ${endedAtSql("free.status")},
+                attachments = free.attachments, completed_at = ${completedAtSql("free.status")},
                 claimed_by = case when free.release then null else instance.claimed_by end,
                 claimed_until = case when free.release then null else instance.claimed_until end
            from free
@@ -127,10 +127,10 @@ export function sagaStatements(schema: string) {
     // Does not lock the instance's row, so that two instances that write to each other cannot deadlock.
     post: defineStatement(
       "sagabox.saga.post",
-      `insert into ${schema}.saga_mail (id, type, saga_id, cause, input, expires_at)
-       select $2::text, instance.type, instance.id, $3::text, $4::text::json, 'infinity'
+      `insert into ${schema}.saga_mail (id, saga_type, saga_id, cause, input, expires_at)
+       select $2::text, instance.saga_type, instance.id, $3::text, $4::text::json, 'infinity'
          from ${schema}.saga_instance as instance where instance.id = $1::text
-       on conflict (id, type) do nothing
+       on conflict (id, saga_type) do nothing
        returning saga_id`,
     ),
     // Pending input may outlive the message that brought it. Attachments in the instance's state are held by a trigger.
@@ -144,10 +144,10 @@ export function sagaStatements(schema: string) {
     ),
     keep: defineStatement(
       "sagabox.saga.keep",
-      `insert into ${schema}.saga_mail (id, type, correlation_id, cause, input, expires_at)
+      `insert into ${schema}.saga_mail (id, saga_type, correlation_id, cause, input, expires_at)
        values ($1::text, $2::text, $3::text, $4::text, $5::text::json,
                clock_timestamp() + $6::double precision * interval '1 ms')
-       on conflict (id, type) do nothing`,
+       on conflict (id, saga_type) do nothing`,
     ),
     // Claims due instances of the sagas that this worker can move.
     claim: defineStatement("sagabox.saga.claim", claimSql(schema, dueSql(schema, ""))),
@@ -167,7 +167,7 @@ export function sagaStatements(schema: string) {
              select own.ctid as place from ${schema}.saga_instance as own
               where own.id = pending.saga_id
                 and (own.claimed_until is null or own.claimed_until < (select clock_timestamp()))
-                and own.type || '/' || own.definition_version = any($3::text::text[])
+                and own.saga_type || '/' || own.definition_version = any($3::text::text[])
              offset 0 for update skip locked) as due
            limit $4::integer`,
       ),
@@ -176,7 +176,7 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.next_due",
       `select extract(epoch from due_at - clock_timestamp()) * 1000 as wait_ms from ${schema}.saga_instance
         where due_at is not null and (claimed_until is null or claimed_until < (select clock_timestamp()))
-          and type || '/' || definition_version = any($1::text::text[])
+          and saga_type || '/' || definition_version = any($1::text::text[])
         order by due_at limit 1`,
     ),
     // Returns all claims that this worker still holds. A row locked by a tx step or a reply is skipped, because waiting
@@ -236,20 +236,20 @@ export function sagaStatements(schema: string) {
     // Instances overdue by 10 s, or with pending input that old, whose version this worker has not registered.
     orphans: defineStatement(
       "sagabox.saga.orphans",
-      `select type, definition_version, count(*)::integer as count from ${schema}.saga_instance
+      `select saga_type as type, definition_version, count(*)::integer as count from ${schema}.saga_instance
         where (due_at < clock_timestamp() - interval '10 seconds'
                or id in (select pending.saga_id from ${schema}.saga_mail as pending
                           where pending.saga_id is not null
                             and pending.arrived_at < clock_timestamp() - interval '10 seconds'))
           and (claimed_until is null or claimed_until < clock_timestamp())
-          and type || '/' || definition_version <> all($1::text::text[])
+          and saga_type || '/' || definition_version <> all($1::text::text[])
         group by 1, 2 order by 1, 2 limit 100`,
     ),
     // For gauges. The count is capped to keep the scrape cheap.
     measure: defineStatement(
       "sagabox.saga.measure",
       `select status, count(*)::integer as count
-         from (select status from ${schema}.saga_instance where ended_at is null limit 100000) as open
+         from (select status from ${schema}.saga_instance where completed_at is null limit 100000) as open
         group by status
        union all
        select 'stuck', count(*)::integer
@@ -261,7 +261,7 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.forget",
       `with old as (
          select id from ${schema}.saga_instance as instance
-          where instance.ended_at < (select clock_timestamp()) - $1::double precision * interval '1 ms'
+          where instance.completed_at < (select clock_timestamp()) - $1::double precision * interval '1 ms'
             and (select true from ${schema}.saga_instance as parent where parent.id = instance.parent_id) is null
           limit $2::integer for update skip locked),
        incidents as (delete from ${schema}.saga_incident where saga_id = any(array(select id from old))),

@@ -5,7 +5,7 @@ export const transitionColumns = `(id text, version integer, status text, state 
 
 export const toTimestampSql = (ms: string): string => `to_timestamp(${ms} / 1000)`;
 
-export const endedAtSql = (status: string): string =>
+export const completedAtSql = (status: string): string =>
   `case when ${status} in ('completed', 'compensated') then clock_timestamp() end`;
 
 /** Maps a transition column to its SQL expression. */
@@ -60,18 +60,18 @@ const paramFor: ColumnSource = (name) => paramByName[name] ?? "";
 export const insertInstanceSql = (schema: string, fails: boolean): string =>
   `with saved as (
          insert into ${schema}.saga_instance
-           (id, type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
+           (id, saga_type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
             parent_id, parent_place, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
-            due_at, version, ended_at, claimed_by, claimed_until, claims, subject, attachments)
+            due_at, version, completed_at, claimed_by, claimed_until, claims, subject, attachments)
          values ($1::text, $2::text, $3::integer, $4::text, $5::text::json, $6::text, $7::text, $8::text, $9::text, $10::text,
                  ${paramFor("status")}, ${paramFor("state")}, ${paramFor("step")}, ${paramFor("waits")}, ${toTimestampSql(paramFor("since"))},
-                 ${paramFor("error")}, ${paramFor("retries")}, ${toTimestampSql(paramFor("due"))}, 1, ${endedAtSql(paramFor("status"))},
+                 ${paramFor("error")}, ${paramFor("retries")}, ${toTimestampSql(paramFor("due"))}, 1, ${completedAtSql(paramFor("status"))},
                  $11::text, clock_timestamp() + $12::double precision * interval '1 ms',
                  case when $11::text is null then 0 else 1 end, $13::text, ${paramFor("attachments")})
-         on conflict (type, correlation_id) do nothing
+         on conflict (saga_type, correlation_id) do nothing
          returning id, version, trace_id),
        ${logLinesSql(schema, paramFor)}${fails ? `,\n       ${openIncidentSql(schema, paramFor)}` : ""}
        select id, exists (select from ${schema}.saga_mail as pending
-                           where pending.type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
+                           where pending.saga_type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
                              and pending.expires_at > clock_timestamp()) as has_input
          from saved`;

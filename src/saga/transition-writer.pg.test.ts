@@ -9,7 +9,7 @@ async function setup(...ids: readonly string[]) {
   const { save } = sagaStatements('"sagabox"');
   for (const id of ids) {
     await pool.query(
-      `insert into sagabox.saga_instance (id, type, definition_version, correlation_id, status, input, state, version,
+      `insert into sagabox.saga_instance (id, saga_type, definition_version, correlation_id, status, input, state, version,
          trace_id, traceparent, message_correlation_id)
        values ($1, 'order', 1, $1, 'running', '{}', '{}', 1, '', '', $1)`,
       [id],

@@ -60,7 +60,7 @@ test("F8: a worker says which versions wait for somebody else, due steps and mai
   await bus.sagas.cancel(sagaId, { actor: "ann", reason: "test" });
   await pool.query("update sagabox.saga_mail set arrived_at = arrived_at - interval '1 minute'");
   await pool.query(
-    "update sagabox.saga_instance set due_at = due_at - interval '1 minute' where type = 'works'",
+    "update sagabox.saga_instance set due_at = due_at - interval '1 minute' where saga_type = 'works'",
   );
   const modern = another("modern");
   modern.register(orderOf(2, told));

@@ -72,7 +72,7 @@ test("an instance is written with all that its first decision says, and with its
   expect(
     await rows(
       `select status, state::text, current_step, waits_for, extract(epoch from waiting_since)::text as since, last_error,
-              retry_count, extract(epoch from due_at)::text as due, version, ended_at, attachments, claims
+              retry_count, extract(epoch from due_at)::text as due, version, completed_at, attachments, claims
          from sagabox.saga_instance`,
     ),
   ).toEqual([
@@ -86,7 +86,7 @@ test("an instance is written with all that its first decision says, and with its
       retry_count: 2,
       due: "1794907179.811250",
       version: 1,
-      ended_at: null,
+      completed_at: null,
       attachments: null,
       claims: 0,
     },

@@ -6,7 +6,7 @@ export { eventCatalogue, type EventEntry, type LogLevel } from "./event-catalogu
 export { logger, sagaLog, type LogFormat, type LoggerOptions } from "./logger.ts";
 export { metricCatalogue, type MetricName } from "./metric-catalogue.ts";
 export { durationText, mermaidText } from "./mermaid-text.ts";
-export { packageVersion } from "./package-version.ts";
+export { PACKAGE_VERSION } from "./package-version.ts";
 export { printable, printableJson, withoutPasswords } from "./printable.ts";
 export {
   endSend,

@@ -1,12 +1,2 @@
-import { readFileSync } from "node:fs";
-
-let version: string | undefined;
-
-/** Returns the version in package.json, which is two folders up in both the sources and the built package. */
-export function packageVersion(): string {
-  if (version !== undefined) return version;
-  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
-  const parsed = JSON.parse(text) as { version?: unknown };
-  version = typeof parsed.version === "string" ? parsed.version : "unknown";
-  return version;
-}
+/** The version in package.json. A constant, as no file can be read relative to this one in a bundled application. */
+export const PACKAGE_VERSION = "0.1.0";

@@ -2,7 +2,7 @@ import type { TelemetryEvents, TelemetryName } from "./events.ts";
 import { metricCatalogue, type MetricName } from "./metric-catalogue.ts";
 import { type Instrument, type Metric, MetricRegistry, type Series } from "./metrics.ts";
 import type { Observer } from "./observer.ts";
-import { packageVersion } from "./package-version.ts";
+import { PACKAGE_VERSION } from "./package-version.ts";
 
 export interface PrometheusOptions {
   /** How many label combinations one metric may have; the rest is counted as "other". Default 500. */
@@ -17,7 +17,7 @@ export interface PrometheusObserver extends Observer {
 
 export function prometheus(options: PrometheusOptions = {}): PrometheusObserver {
   const registry = new MetricRegistry<MetricName>(metricCatalogue, options.seriesPerMetric ?? 500);
-  registry.get("sagabox_build_info").set(1, packageVersion(), process.version);
+  registry.get("sagabox_build_info").set(1, PACKAGE_VERSION, process.version);
   const recorders = recordersFor((name) => registry.get(name));
   return {
     contentType: EXPOSITION_CONTENT_TYPE,

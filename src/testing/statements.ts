@@ -19,7 +19,7 @@ export function timeStatements(schema: string) {
     // Instances first and in order, as everybody locks them before anything that belongs to them.
     lockSagas: defineStatement(
       "sagabox.testing.lock_sagas",
-      `select id, version, state::text as state from ${schema}.saga_instance where ended_at is null order by id for update`,
+      `select id, version, state::text as state from ${schema}.saga_instance where completed_at is null order by id for update`,
     ),
     // A new version, so that no worker goes on with what it remembers of the instance.
     moveSagas: defineStatement(
@@ -27,7 +27,7 @@ export function timeStatements(schema: string) {
       `with moved as (
          update ${schema}.saga_instance as instance
             set state = given.state, version = instance.version + 1, due_at = instance.due_at - ${SHIFT},
-                waiting_since = instance.waiting_since - ${SHIFT}, started_at = instance.started_at - ${SHIFT},
+                waiting_since = instance.waiting_since - ${SHIFT}, created_at = instance.created_at - ${SHIFT},
                 updated_at = instance.updated_at - ${SHIFT}
            from json_to_recordset($2::json) as given (id text, state json)
           where instance.id = given.id

@@ -3,8 +3,6 @@ import { dirname, join } from "node:path";
 import { projectRoot, isNode, lineAt, walk } from "./source-file.ts";
 import type { SourceFile, SyntaxNode, Violation } from "./source-file.ts";
 
-const MAX_LINES = 500;
-
 const things = "table|schema|unique|index|or replace|function|view|type|sequence|publication|role|extension";
 const objects = `(${things}|database|trigger|temp|temporary|unlogged|materialized|policy|domain)`;
 const sqlStarts = [
@@ -100,12 +98,6 @@ function isFreeName(node: SyntaxNode, parent: SyntaxNode): boolean {
 
 function readName(node: unknown): string {
   return isNode(node) && typeof node["name"] === "string" ? node["name"] : "";
-}
-
-export function checkLength({ path, text }: SourceFile): Violation[] {
-  const lines = text.trimEnd().split("\n").length;
-  if (lines <= MAX_LINES) return [];
-  return [{ path, line: MAX_LINES, problem: `has ${lines} lines; ${MAX_LINES} are enough for one thought` }];
 }
 
 export function checkRoomComment({ path, text }: SourceFile): Violation[] {

@@ -1,12 +1,5 @@
 import { expect, test } from "vitest";
-import {
-  checkAmbient,
-  checkLength,
-  checkLinks,
-  checkRoomComment,
-  checkSql,
-  checkUnfinished,
-} from "./check-tidy.ts";
+import { checkAmbient, checkLinks, checkRoomComment, checkSql, checkUnfinished } from "./check-tidy.ts";
 
 // A checker that finds nothing passes for ever. Each rule is shown a violation here and has to see it.
 
@@ -78,11 +71,6 @@ test.each([
 
 test("the line of a violation is told", () => {
   expect(checkAmbient({ path, text: "\n\nconst t = Date.now();" })[0]?.line).toBe(3);
-});
-
-test("a file of 501 lines is seen, one of 500 passes", () => {
-  expect(checkLength({ path, text: "x\n".repeat(501) })).toHaveLength(1);
-  expect(checkLength({ path, text: "x\n".repeat(500) })).toEqual([]);
 });
 
 test("an index that starts with code is seen", () => {

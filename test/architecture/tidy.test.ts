@@ -1,14 +1,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import {
-  checkAmbient,
-  checkLength,
-  checkLinks,
-  checkRoomComment,
-  checkSql,
-  checkUnfinished,
-} from "./check-tidy.ts";
+import { checkAmbient, checkLinks, checkRoomComment, checkSql, checkUnfinished } from "./check-tidy.ts";
 import { filesBelow, isTest, projectRoot, show } from "./source-file.ts";
 
 const sources = filesBelow("src", ".ts").filter(({ path }) => !isTest(path));
@@ -21,10 +14,6 @@ test("SQL stands in statements and migrations only", () => {
 
 test("clocks, timers and chance come from the room runtime only", () => {
   expect(show(sources.flatMap(checkAmbient))).toEqual([]);
-});
-
-test("no file is longer than one can read", () => {
-  expect(show(everything.flatMap(checkLength))).toEqual([]);
 });
 
 test("every room has an index whose first line says what the room is for", () => {

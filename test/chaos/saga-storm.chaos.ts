@@ -57,7 +57,7 @@ test.for([
       (fate) => fate === "good",
     ).length;
     const countEnded = async (): Promise<number> => {
-      const sql = "select count(*)::integer as n from sagabox.saga_instance where ended_at is not null";
+      const sql = "select count(*)::integer as n from sagabox.saga_instance where completed_at is not null";
       return (await pool.query<{ n: number }>(sql)).rows[0]?.n ?? 0;
     };
     for (let first = 0; first < trips; first += 10) {
@@ -93,7 +93,9 @@ test.for([
     await bus.stop();
     const wrong = await judgeTrips(pool);
     if (wrong.length > 0 || ending !== "all ended") {
-      const open = await pool.query("select * from sagabox.saga_instance where ended_at is null limit 20");
+      const open = await pool.query(
+        "select * from sagabox.saga_instance where completed_at is null limit 20",
+      );
       keepEvidence(wrong, open.rows, fleet.log.slice(-200));
     }
     const counts = await pool.query<{ status: string; n: number }>(

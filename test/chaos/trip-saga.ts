@@ -141,7 +141,7 @@ interface EndedSaga {
 /** I-13 from the participants' own books. */
 export async function judgeTrips(pool: pg.Pool): Promise<string[]> {
   const sagas = await pool.query<EndedSaga>(
-    "select id, status from sagabox.saga_instance where type = 'book-trip'",
+    "select id, status from sagabox.saga_instance where saga_type = 'book-trip'",
   );
   const actions = await pool.query<{ saga: string; step: string; act: string }>(
     "select saga, step, act from s_action order by n",

@@ -20,17 +20,17 @@ const FILLS: readonly string[] = [
    select ${message(LANE)}, n, (now() at time zone 'utc')::date from numbers`,
   `insert into sagabox.scheduled (${MESSAGE}, due_at) select ${message(LANE)}, now() + interval '1 day' from numbers`,
   "insert into sagabox.published_id select 'm-' || n, (now() at time zone 'utc')::date from numbers",
-  `insert into sagabox.consumer_inbox (consumer, event_id, source_topic, event_type)
+  `insert into sagabox.consumer_inbox (consumer_name, event_id, source_topic, event_type)
    select 'consumer', 'm-' || n, 'topic', 't' from numbers`,
   `insert into sagabox.dead_letter (origin, consumer, message_id, kind, type, schema_version, topic, correlation_id,
      traceparent, source, priority, max_attempts, headers, data, written_at, reason, attempts, error_type, error_message)
    select 'consumer', 'consumer', 'm-' || n, 'event', 't', 1, 'topic', 'c', 'p', 'x', 5, 10, '{}', '{}', now(), 'rejected',
           1, 'E', 'e' from numbers`,
-  `insert into sagabox.saga_instance (id, type, definition_version, correlation_id, status, input, state, trace_id,
+  `insert into sagabox.saga_instance (id, saga_type, definition_version, correlation_id, status, input, state, trace_id,
      traceparent, message_correlation_id, due_at, claimed_by)
    select 's-' || n, 'type', 1, 'key-' || n, 'running', '{}', '{}', '', '', 'c-' || n, now() + interval '1 day', 'worker'
      from numbers`,
-  `insert into sagabox.saga_mail (id, type, saga_id, correlation_id, cause, input, expires_at)
+  `insert into sagabox.saga_mail (id, saga_type, saga_id, correlation_id, cause, input, expires_at)
    select 'mail-' || n, 'type', case when n % 2 = 0 then 's-' || n end, case when n % 2 = 1 then 'key-' || n end, 'c', '{}',
           'infinity' from numbers`,
   `insert into sagabox.saga_incident (saga_id, steps, error, closed_at, resolution)

@@ -171,8 +171,8 @@ test("events are waited for by the key of the saga or by what the wait says; a p
 
   const other = input();
   const limitedId = await startSaga(bus, limited, other);
-  const { deadlineAt, startedAt } = await bus.sagas.show(limitedId);
-  expect(Math.round((Date.parse(deadlineAt ?? "") - Date.parse(startedAt)) / 60_000)).toBe(15);
+  const { deadlineAt, createdAt } = await bus.sagas.show(limitedId);
+  expect(Math.round((Date.parse(deadlineAt ?? "") - Date.parse(createdAt)) / 60_000)).toBe(15);
   await bus.transaction((tx) => tx.publish(OrderShipped, { orderId: other.orderId, parcelId: "p" }));
   expect(await waitForEnd(bus, limitedId)).toBe("completed");
 });
@@ -183,9 +183,9 @@ test("a delay is a time on the row, which a moved clock passes", async () => {
   bus.register(saga);
   await bus.run();
   const id = await startSaga(bus, saga, input());
-  const { dueAt, startedAt, currentStep } = await bus.sagas.show(id);
+  const { dueAt, createdAt, currentStep } = await bus.sagas.show(id);
   expect(currentStep).toBe("cool-off");
-  expect(Math.round((Date.parse(dueAt ?? "") - Date.parse(startedAt)) / 60_000)).toBe(15);
+  expect(Math.round((Date.parse(dueAt ?? "") - Date.parse(createdAt)) / 60_000)).toBe(15);
   await pool.query(
     `update sagabox.saga_instance set due_at = now(),
        state = jsonb_set(state::jsonb, '{records,cool-off,dueAtMs}', '0')::json where id = $1`,

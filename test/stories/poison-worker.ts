@@ -33,7 +33,7 @@ function die(): void {
 }
 
 const unsettled = `select given.id from unnest($1::text[]) as given (id)
-   where not exists (select 1 from sagabox.consumer_inbox where consumer = $2 and event_id = given.id)
+   where not exists (select 1 from sagabox.consumer_inbox where consumer_name = $2 and event_id = given.id)
      and not exists (select 1 from sagabox.dead_letter where consumer = $2 and message_id = given.id)`;
 const ids = ["m0", "m1", "killer", "m2", "m3", "m4", "m5", "m6", "m7", "m8"];
 

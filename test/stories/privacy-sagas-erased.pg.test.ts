@@ -39,7 +39,7 @@ test("C6: a saga whose person is found to be erased is parked once, for a person
   expect(await worker.sagas.show(sagaId)).toMatchObject({ status: "failed", incident: { error: ERASED } });
   expect(observer.of("saga.changed")).toMatchObject([{ id: sagaId, to: "failed", error: ERASED }]);
   await database.pool.query(
-    `insert into sagabox.saga_mail (id, type, saga_id, cause, input, expires_at)
+    `insert into sagabox.saga_mail (id, saga_type, saga_id, cause, input, expires_at)
      values ('late', 'local', $1, 'test', '{"kind":"tick"}', 'infinity')`,
     [sagaId],
   );

@@ -32,7 +32,7 @@ test("C6: an erasure takes every result in clear, whatever it looks like, and le
   const { scrubbed } = await bus.privacy.erase("c-ada", because);
   expect(scrubbed).toMatchObject({ results: 3 });
   const { rows } = await database.pool.query<{ consumer: string; result: string }>(
-    "select consumer, result from sagabox.consumer_inbox where result is not null order by consumer",
+    "select consumer_name as consumer, result from sagabox.consumer_inbox where result is not null order by consumer",
   );
   const erased = '{"$erased":true}';
   expect(rows).toEqual([

@@ -83,7 +83,7 @@ test("B8: whichever instance gets the reply, the one that asked hears of it", as
     asked.map((_, n) => `r-${n}`),
   );
   const members = await pool.query(
-    "select count(*)::int as n from sagabox.consumer_inbox where consumer = 'shop.replies'",
+    "select count(*)::int as n from sagabox.consumer_inbox where consumer_name = 'shop.replies'",
   );
   expect(members.rows).toEqual([{ n: 60 }]);
 });

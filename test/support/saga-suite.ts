@@ -99,7 +99,7 @@ export function sagaSuite(transports: () => readonly [Transport, Transport]): vo
     const orders = ["gift-1", "plain-1", "declined-1", "lost-1"];
     const ids = await Promise.all(orders.map(start));
     const listEnded = async (): Promise<string[]> => {
-      const sql = "select status from sagabox.saga_instance where id = $1 and ended_at is not null";
+      const sql = "select status from sagabox.saga_instance where id = $1 and completed_at is not null";
       const found = await Promise.all(
         ids.map(({ sagaId }) => shop.pool.query<{ status: string }>(sql, [sagaId])),
       );

@@ -127,7 +127,7 @@ export function messageStatements(schema: string) {
               exists (select 1 from ${schema}.receipt
                        where receipt.lane = asked.lane and receipt.last_seq > asked.seq and receipt.again_seqs is null offset 0) as untold,
               exists (select 1 from ${schema}.consumer_group as known
-                        join ${schema}.consumer_inbox as inbox on inbox.consumer = known.name and inbox.event_id = asked.id offset 0)
+                        join ${schema}.consumer_inbox as inbox on inbox.consumer_name = known.name and inbox.event_id = asked.id offset 0)
                 or exists (select 1 from ${schema}.dead_letter as letter
                             where letter.message_id = asked.id and letter.origin = 'consumer' offset 0)
                 or exists (select 1 from ${schema}.consumer_group as known

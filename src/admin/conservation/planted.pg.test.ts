@@ -107,13 +107,13 @@ test.each<[string, string, readonly string[]]>([
   ],
   [
     "an effect was taken back by nobody",
-    `insert into sagabox.consumer_inbox (consumer, event_id, source_topic, event_type, undone_by)
+    `insert into sagabox.consumer_inbox (consumer_name, event_id, source_topic, event_type, undone_by)
      values ('billing', 'm-1', 't', 't', 'm-9')`,
     ["undo_unknown", "m-1"],
   ],
   [
     "a command stands on an effect that never was",
-    `insert into sagabox.consumer_inbox (consumer, event_id, source_topic, event_type, effect, effect_of)
+    `insert into sagabox.consumer_inbox (consumer_name, event_id, source_topic, event_type, effect, effect_of)
      values ('billing', 'm-1', 't', 't', false, null), ('billing', 'm-2', 't', 't', true, 'm-1')`,
     ["effect_unknown", "m-2"],
   ],
@@ -137,7 +137,7 @@ test.each<[string, string, readonly string[]]>([
   ],
   [
     "a saga failed without an incident",
-    `insert into sagabox.saga_instance (id, type, definition_version, correlation_id, status, input, state, trace_id,
+    `insert into sagabox.saga_instance (id, saga_type, definition_version, correlation_id, status, input, state, trace_id,
        traceparent, message_correlation_id) values ('s-1', 't', 1, 'k', 'failed', '{}', '{}', 't', 'p', 'c')`,
     ["saga_without_incident", "s-1"],
   ],

@@ -63,7 +63,7 @@ export function tableStatements(schema: string) {
                  where row.lane = letter.held_lane and row.seq = letter.held_seq and row.due_at = 'infinity' offset 0) as lost_place,
               letter.closed_as = 'replayed' and letter.origin = 'consumer' and letter.kind = 'command'
                 and not exists (select 1 from ${schema}.consumer_inbox as inbox
-                                 where inbox.consumer = letter.consumer and inbox.event_id = letter.message_id offset 0)
+                                 where inbox.consumer_name = letter.consumer and inbox.event_id = letter.message_id offset 0)
                 and not exists (select 1 from ${schema}.dead_letter as later
                                  where later.message_id = letter.message_id and later.consumer = letter.consumer
                                    and later.id > letter.id offset 0)
@@ -80,12 +80,12 @@ export function tableStatements(schema: string) {
     inbox: defineStatement(
       "sagabox.conservation.inbox",
       `select count(*)::integer as rows,
-              coalesce(json_agg(json_build_object('consumer', row.consumer, 'id', row.event_id)) filter (where row.undone_by is not null
+              coalesce(json_agg(json_build_object('consumer', row.consumer_name, 'id', row.event_id)) filter (where row.undone_by is not null
                 and not exists (select 1 from ${schema}.consumer_inbox as undo
-                                 where undo.consumer = row.consumer and undo.event_id = row.undone_by offset 0)), '[]')::text as undone,
-              coalesce(json_agg(json_build_object('consumer', row.consumer, 'id', row.event_id)) filter (where row.effect_of is not null
+                                 where undo.consumer_name = row.consumer_name and undo.event_id = row.undone_by offset 0)), '[]')::text as undone,
+              coalesce(json_agg(json_build_object('consumer', row.consumer_name, 'id', row.event_id)) filter (where row.effect_of is not null
                 and exists (select 1 from ${schema}.consumer_inbox as origin
-                             where origin.consumer = row.consumer and origin.event_id = row.effect_of
+                             where origin.consumer_name = row.consumer_name and origin.event_id = row.effect_of
                                and not origin.effect offset 0)), '[]')::text as borrowed
          from ${schema}.consumer_inbox as row
         where row.ctid >= $1::text::tid and row.ctid < $2::text::tid`,
@@ -114,7 +114,7 @@ export function tableStatements(schema: string) {
       "sagabox.conservation.sagas",
       `(select 'saga_without_incident' as kind, instance.id
           from ${schema}.saga_instance as instance
-         where instance.ended_at is null and instance.status = 'failed'
+         where instance.completed_at is null and instance.status = 'failed'
            and not exists (select 1 from ${schema}.saga_incident as incident
                             where incident.saga_id = instance.id and incident.closed_at is null)
          limit ${SAMPLE_ROWS})

@@ -1,4 +1,4 @@
-import { Loop, type Service, systemClock } from "../../runtime/index.ts";
+import { type FailedRound, PeriodicService, systemClock } from "../../runtime/index.ts";
 import { type Database, explainPostgresError, quoteSchema } from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
 import { Checker, type DayPages, type Horizon, type Retentions, WINDOW_PAGES } from "./checker.ts";
@@ -21,32 +21,19 @@ const LEASE_PASSES = 3;
 const MIN_LEASE_MS = 60_000;
 
 /** Checks all the time, a bounded piece at a time. Of any number of processes one has the turn. */
-export class ConservationWatch implements Service {
+export class ConservationWatch extends PeriodicService {
   readonly #options: ConservationWatchOptions;
   readonly #checker: Checker;
-  readonly #loop: Loop;
   #reported: ReadonlySet<string> = new Set();
 
   constructor(options: ConservationWatchOptions) {
+    super({ everyMs: options.everyMs });
     this.#options = options;
     this.#checker = new Checker(options.database, options.schema);
-    this.#loop = new Loop({
-      step: async (signal) => {
-        await this.runPass(signal);
-        return options.everyMs;
-      },
-      onError: (error) => this.#reportError(error),
-      backoffMs: 1_000,
-      maxBackoffMs: 60_000,
-    });
   }
 
-  start(): Promise<void> {
-    return this.#loop.start();
-  }
-
-  async stop(): Promise<void> {
-    await this.#loop.stop();
+  override async stop(): Promise<void> {
+    await super.stop();
     const { database, worker } = this.#options;
     await database.run(this.#checker.sql.release, [worker]).catch(() => undefined);
   }
@@ -101,11 +88,15 @@ export class ConservationWatch implements Service {
     return findings;
   }
 
-  #reportError(error: unknown): void {
+  protected override async runRound(signal: AbortSignal): Promise<void> {
+    await this.runPass(signal);
+  }
+
+  protected override onFailure({ error, retryInMs }: FailedRound): void {
     const { observer, schema } = this.#options;
     const explained = explainPostgresError(error, quoteSchema(schema));
-    const told = explained instanceof Error ? explained.message : String(explained);
-    observer.emit("storage.failed", { doing: "checking conservation", error: told, retryInMs: 1_000 });
+    const text = explained instanceof Error ? explained.message : String(explained);
+    observer.emit("storage.failed", { doing: "checking conservation", error: text, retryInMs });
   }
 }
 

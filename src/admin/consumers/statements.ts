@@ -3,7 +3,7 @@ import { defineStatement } from "../../storage/index.ts";
 const utc = (column: string): string =>
   `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
-const columns = `consumer, event_id, source_topic, event_type, ${utc("consumed_at")} as consumed_at,
+const columns = `handled.consumer_name as consumer, event_id, source_topic, event_type, ${utc("consumed_at")} as consumed_at,
               processing_duration_ms, effect, effect_of, undone_by`;
 
 /** SQL about what consumers have handled; rights of a viewer suffice, but for `reach`. `schema` is quoted already. */
@@ -15,25 +15,25 @@ export function consumerStatements(schema: string) {
       `select ${columns}
          from ${schema}.consumer_inbox as handled
         where consumed_at > clock_timestamp() - $2::double precision * interval '1 ms'
-          and ($3::text is null or consumer = $3::text) and ($4::text is null or source_topic = $4::text)
+          and ($3::text is null or consumer_name = $3::text) and ($4::text is null or source_topic = $4::text)
           and ($5::text is null or event_type = $5::text)
-        order by handled.consumed_at desc, consumer, event_id
+        order by handled.consumed_at desc, consumer_name, event_id
         limit $1::integer`,
     ),
     // The names of the consumers are walked along the primary key, and each is asked for the one message.
     show: defineStatement(
       "sagabox.inbox_admin.show",
       `with recursive name as (
-         (select consumer from ${schema}.consumer_inbox order by consumer limit 1)
+         (select consumer_name from ${schema}.consumer_inbox order by consumer_name limit 1)
          union all
-         select (select next.consumer from ${schema}.consumer_inbox as next
-                  where next.consumer > name.consumer order by next.consumer limit 1)
-           from name where name.consumer is not null
+         select (select next.consumer_name from ${schema}.consumer_inbox as next
+                  where next.consumer_name > name.consumer_name order by next.consumer_name limit 1)
+           from name where name.consumer_name is not null
        )
-       select ${columns.replace("consumer,", "handled.consumer,")}
-         from name join ${schema}.consumer_inbox as handled on handled.consumer = name.consumer
+       select ${columns}
+         from name join ${schema}.consumer_inbox as handled on handled.consumer_name = name.consumer_name
         where handled.event_id = $1::text
-        order by handled.consumed_at, handled.consumer`,
+        order by handled.consumed_at, handled.consumer_name`,
     ),
     // How far back something can still be sent again: the archive, and dead letters that nobody has decided about.
     reach: defineStatement(
@@ -63,15 +63,15 @@ export function consumerStatements(schema: string) {
     names: defineStatement(
       "sagabox.inbox_admin.names",
       `with recursive handler as (
-         (select consumer from ${schema}.consumer_inbox order by consumer limit 1)
+         (select consumer_name from ${schema}.consumer_inbox order by consumer_name limit 1)
          union all
-         select (select next.consumer from ${schema}.consumer_inbox as next
-                  where next.consumer > handler.consumer order by next.consumer limit 1)
-           from handler where handler.consumer is not null
+         select (select next.consumer_name from ${schema}.consumer_inbox as next
+                  where next.consumer_name > handler.consumer_name order by next.consumer_name limit 1)
+           from handler where handler.consumer_name is not null
        )
        select name from ${schema}.consumer_group
        union
-       select consumer from handler where consumer is not null and not $1::boolean
+       select consumer_name from handler where consumer_name is not null and not $1::boolean
        order by name
        limit 500`,
     ),

@@ -111,7 +111,7 @@ test("G13: what nobody consumes, handles, decides or seals is named", async () =
                 source, priority, max_attempts, headers, data, written_at, reason, attempts, error_type, error_message, failed_at)
               select 'outbox', id, kind, type, 1, topic, 'c', 'p', 's', 5, 10, '{}', '{}', now(), 'rejected', 1, 'E', 'e',
                      now() - interval '13 days' from sagabox.message`);
-  await rows(`insert into sagabox.saga_instance (id, type, definition_version, correlation_id, status, input, state, trace_id,
+  await rows(`insert into sagabox.saga_instance (id, saga_type, definition_version, correlation_id, status, input, state, trace_id,
                 traceparent, message_correlation_id) values ('s-1', 't', 1, 'k', 'failed', '{}', '{"records":{}}', 't', 'p', 'c')`);
   await rows(
     "insert into sagabox.audit_log (actor, action, target_kind, outcome, at) values ('a', 'b', 'c', 'done', now() - interval '1 hour')",

@@ -102,12 +102,12 @@ export function explainStatements(schema: string, open = true) {
     // One look-up in the primary key for each consumer that ever subscribed or died with it.
     inbox: defineStatement(
       "sagabox.explain.inbox",
-      `select inbox.consumer, ${utc("inbox.consumed_at")} as consumed_at, inbox.processing_duration_ms, inbox.effect,
+      `select inbox.consumer_name as consumer, ${utc("inbox.consumed_at")} as consumed_at, inbox.processing_duration_ms, inbox.effect,
               inbox.effect_of, inbox.undone_by
          from (select name from ${schema}.consumer_group
                union select consumer from ${schema}.dead_letter where message_id = $1::text and consumer is not null
                union select unnest($2::text::text[])) as known (name)
-         join ${schema}.consumer_inbox as inbox on inbox.consumer = known.name and inbox.event_id = $1::text
+         join ${schema}.consumer_inbox as inbox on inbox.consumer_name = known.name and inbox.event_id = $1::text
         order by inbox.consumed_at`,
     ),
     letters: defineStatement(
@@ -118,7 +118,7 @@ export function explainStatements(schema: string, open = true) {
     ),
     saga: defineStatement(
       "sagabox.explain.saga",
-      `select id, type, status, current_step from ${schema}.saga_instance where id = $1::text`,
+      `select id, saga_type as type, status, current_step from ${schema}.saga_instance where id = $1::text`,
     ),
     actions: defineStatement(
       statementName("actions"),

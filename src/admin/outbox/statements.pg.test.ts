@@ -28,7 +28,7 @@ test("G8: looking costs what is shown, not what is there", async () => {
     );
   }
   await pool.query(
-    `insert into sagabox.consumer_inbox (consumer, event_id, source_topic, event_type, consumed_at)
+    `insert into sagabox.consumer_inbox (consumer_name, event_id, source_topic, event_type, consumed_at)
      select 'c' || n % 5, 'm' || n, 't', 'x', now() - (20000 - n) * interval '1 minute' from ${rows}`,
   );
   await pool.query("vacuum analyze");

@@ -42,7 +42,7 @@ const passedByConsumer = (schema: string): string =>
   `(select coalesce(bool_and(done.lane <> late.lane % 256), false)
        and coalesce(bool_or(done.topic = late.topic and done.written_at > late.due_at), false)
       from (select event_id from ${schema}.consumer_inbox
-             where consumer = known.name and consumed_at > ${LONG_AGO} limit 1000) as lately
+             where consumer_name = known.name and consumed_at > ${LONG_AGO} limit 1000) as lately
       join ${schema}.message as done on done.id = lately.event_id and done.written_on >= late.written_on - 1)`;
 
 /** SQL of the overview; rights of a viewer suffice. No count goes beyond its limit. `schema` is quoted already. */
@@ -114,7 +114,7 @@ export function overviewStatements(schema: string) {
     sagas: defineStatement(
       "sagabox.overview.sagas",
       `select status, count(*)::integer as count
-         from (select status from ${schema}.saga_instance where ended_at is null limit $1::integer) as open
+         from (select status from ${schema}.saga_instance where completed_at is null limit $1::integer) as open
         group by status`,
     ),
     // The first row of a lane waits for no other, so a reader that lives takes it at once. It was passed over when the

@@ -89,7 +89,7 @@ test("a lane of a consumer is not read when the consumer has handled later messa
   expect(await seen()).toEqual([]);
   const handled = (id: string) =>
     pool.query(
-      `insert into sagabox.consumer_inbox (consumer, event_id, source_topic, event_type)
+      `insert into sagabox.consumer_inbox (consumer_name, event_id, source_topic, event_type)
        values ('mail', $1, 'order.placed', 'order.placed')`,
       [id],
     );

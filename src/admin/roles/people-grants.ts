@@ -16,11 +16,11 @@ const viewerColumns: readonly Grant[] = Object.entries({
     "id kind type schema_version topic saga_id correlation_id causation_id traceparent source priority max_attempts " +
     "lane seq written_on written_at expires_at",
   consumer_inbox:
-    "consumer event_id source_topic event_type consumed_at processing_duration_ms effect effect_of undone_by",
+    "consumer_name event_id source_topic event_type consumed_at processing_duration_ms effect effect_of undone_by",
   dead_letter:
     "id origin consumer message_id kind type schema_version topic saga_id correlation_id causation_id traceparent " +
     "source priority attempts max_attempts reason error_type written_at expires_at failed_at closed_at closed_as held_lane",
-  saga_instance: "id type status current_step ended_at",
+  saga_instance: "id saga_type status current_step completed_at",
 } satisfies Partial<Record<ObjectName, string>>).map(([on, columns]) => ({
   on: on as ObjectName,
   can: { select: columns.split(" ") },
@@ -127,7 +127,7 @@ export const operatorGrants: readonly Grant[] = [
     can: {
       select: [
         "ctid",
-        "consumer",
+        "consumer_name",
         "event_id",
         "consumed_at",
         "processing_duration_ms",
@@ -242,7 +242,7 @@ export const privacyGrants: readonly Grant[] = [
         "version",
         "updated_at",
         "last_error",
-        "ended_at",
+        "completed_at",
       ],
     },
     why: "parks sagas that can no longer read what they need",

@@ -131,7 +131,7 @@ const sagaGrants: readonly Grant[] = [
         "version",
         "claims",
         "updated_at",
-        "ended_at",
+        "completed_at",
         "claimed_by",
         "claimed_until",
         "attachments",
@@ -159,7 +159,7 @@ const sagaGrants: readonly Grant[] = [
     on: "saga_definition",
     can: {
       select: "all",
-      insert: ["type", "version", "hash", "structure"],
+      insert: ["saga_type", "version", "hash", "structure"],
       update: ["hash", "structure", "registered_at"],
     },
     why: "compares each saga with the definition its instances began with",

@@ -27,16 +27,8 @@ export interface IncidentFilter {
   readonly after?: string;
 }
 
-interface IncidentRow {
-  readonly id: string;
-  readonly saga_id: string;
-  readonly type: string;
-  readonly correlation_id: string;
+interface IncidentRow extends Omit<Incident, "steps"> {
   readonly steps: string;
-  readonly error: string;
-  readonly opened_at: string;
-  readonly closed_at: string | null;
-  readonly resolution: string | null;
 }
 
 export async function listIncidents(
@@ -50,15 +42,5 @@ export async function listIncidents(
   if (after !== null) text("sagas.incidents: after", after, { pattern: /^\d{1,18}$/ });
   const params = [limit, open === "both" ? null : open, type, sagaId, after];
   const { rows } = await database.run<IncidentRow>(sql.incidents, params);
-  return rows.map((row) => ({
-    id: row.id,
-    sagaId: row.saga_id,
-    type: row.type,
-    correlationId: row.correlation_id,
-    steps: JSON.parse(row.steps) as string[],
-    error: row.error,
-    openedAt: row.opened_at,
-    closedAt: row.closed_at,
-    resolution: row.resolution,
-  }));
+  return rows.map((row) => ({ ...row, steps: JSON.parse(row.steps) as string[] }));
 }

@@ -6,8 +6,8 @@ async function setup() {
   const { pool } = await temporaryDatabase({ migrated: true });
   await pool.query(
     `insert into sagabox.saga_instance
-       (id, type, definition_version, correlation_id, status, input, state, trace_id, traceparent,
-        message_correlation_id, ended_at, waits_for)
+       (id, saga_type, definition_version, correlation_id, status, input, state, trace_id, traceparent,
+        message_correlation_id, completed_at, waits_for)
      select 'id-' || lpad(n::text, 6, '0'), 'type-' || n % 3, 1, 'key-' || n, 'completed', '{}', '{}', '', '',
             'message-' || n, now(), null
        from generate_series(1, 20000) as n`,

@@ -34,19 +34,7 @@ export interface HistoryOptions {
   readonly after?: string;
 }
 
-interface LineRow {
-  readonly id: string;
-  readonly at: string;
-  readonly version: number;
-  readonly event_type: HistoryLine["event"];
-  readonly step: string | null;
-  readonly old_status: string | null;
-  readonly new_status: string | null;
-  readonly note: string | null;
-  readonly cause: string;
-  readonly user_id: string | null;
-  readonly reason: string | null;
-  readonly trace_id: string | null;
+interface LineRow extends Omit<HistoryLine, "input" | "changes"> {
   readonly input: string | null;
   readonly changes: string | null;
 }
@@ -78,7 +66,7 @@ async function decryptLine(vault: SagaVault | undefined, sagaId: string, row: Li
     return typeof seal === "string" ? hidden(`[${seal}]`) : decryptText(seal, text, sagaId, place);
   };
   const asText = (as: string): string => as;
-  const { version, cause, event_type: event } = row;
+  const { version, cause, event } = row;
   return {
     ...row,
     note: show(row.note, asText, ["note", version]),
@@ -88,20 +76,9 @@ async function decryptLine(vault: SagaVault | undefined, sagaId: string, row: Li
 }
 
 function toHistoryLine(row: LineRow): HistoryLine {
-  return {
-    id: row.id,
-    at: row.at,
-    version: row.version,
-    event: row.event_type,
-    step: row.step,
-    from: row.old_status,
-    to: row.new_status,
-    note: row.note,
-    cause: row.cause,
-    actor: row.user_id,
-    reason: row.reason,
-    traceId: row.trace_id,
-    input: row.input === null ? null : (JSON.parse(row.input) as Json),
-    changes: row.changes === null ? null : (JSON.parse(row.changes) as Json),
-  };
+  return { ...row, input: parseOrNull(row.input), changes: parseOrNull(row.changes) };
+}
+
+function parseOrNull(text: string | null): Json | null {
+  return text === null ? null : (JSON.parse(text) as Json);
 }

@@ -44,7 +44,7 @@ test("F3, F10: sagas are found by type, status, step, key, correlation id and ag
     lastError: null,
     retryCount: 0,
     parent: null,
-    endedAt: null,
+    completedAt: null,
   });
 });
 

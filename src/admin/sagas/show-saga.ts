@@ -72,8 +72,9 @@ export async function showSaga(admin: SagaAdmin, id: string): Promise<SagaDetail
   const [incident] = await listIncidents(admin, { sagaId: row.id, open: true, limit: 1 });
   const children = (await database.run<SummaryRow>(sql.children, [row.id])).rows;
   const { input, state } = await readContents(admin, row);
+  const { mail, ...summary } = row;
   return {
-    ...toSummary(row),
+    ...toSummary(summary),
     input,
     direction: state.direction,
     pivoted: state.pivoted,
@@ -82,7 +83,7 @@ export async function showSaga(admin: SagaAdmin, id: string): Promise<SagaDetail
     steps: [...toStepDetails(state), ...listPendingSteps(admin, row, state)],
     incident: incident ?? null,
     children: children.map(toSummary),
-    waitingMail: row.mail,
+    waitingMail: mail,
     state,
   };
 }
@@ -134,10 +135,10 @@ function toUndoDetail({ undo }: StepRecord): UndoDetail | null {
 // What has not begun is not in the state; only the definition knows it.
 function listPendingSteps(
   { definitionOf }: SagaAdmin,
-  { type, definition_version: version, ended_at: ended }: SummaryRow,
+  { type, definitionVersion: version, completedAt }: SummaryRow,
   { records, direction }: SagaState,
 ): StepDetail[] {
-  if (ended !== null || direction === "backward") return [];
+  if (completedAt !== null || direction === "backward") return [];
   const begun = new Set(Object.keys(records).map((place) => place.split("@")[0]));
   return listSteps(definitionOf(type, version)?.nodes ?? [])
     .filter(({ path }) => !begun.has(path))

@@ -3,22 +3,23 @@ import { defineStatement, type Statement } from "../../storage/index.ts";
 const utc = (column: string): string =>
   `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
-const times = (table: string, columns: readonly string[]): string =>
-  columns.map((column) => `${utc(`${table}.${column}`)} as ${column}`).join(", ");
-
-const summary = `instance.id, instance.type, instance.definition_version, instance.correlation_id, instance.status,
-       instance.current_step, instance.waits_for, instance.version, instance.last_error, instance.retry_count,
-       instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place,
-       instance.claimed_by, ${times("instance", ["waiting_since", "due_at", "claimed_until", "started_at", "updated_at", "ended_at"])}`;
+const summary = `instance.id, instance.saga_type as type, instance.definition_version as "definitionVersion",
+       instance.correlation_id as "correlationId", instance.status, instance.current_step as "currentStep",
+       instance.waits_for as "waitsFor", ${utc("instance.waiting_since")} as "waitingSince", instance.version,
+       instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
+       instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
+       instance.parent_place as "parentStep", ${utc("instance.due_at")} as "dueAt", instance.claimed_by as "claimedBy",
+       ${utc("instance.claimed_until")} as "claimedUntil", ${utc("instance.created_at")} as "createdAt",
+       ${utc("instance.updated_at")} as "updatedAt", ${utc("instance.completed_at")} as "completedAt"`;
 
 /** A filter on instances: the condition, with `?` for its value. */
 const filters = {
-  type: "instance.type = ?::text",
+  type: "instance.saga_type = ?::text",
   status: "instance.status = ?::text",
   step: "(instance.current_step = ?::text or split_part(instance.current_step, '@', 1) = ?::text)",
   correlationId: "instance.correlation_id = ?::text",
   messageCorrelationId: "instance.message_correlation_id = ?::text",
-  olderThanMs: "instance.started_at < clock_timestamp() - ?::double precision * interval '1 ms'",
+  olderThanMs: "instance.created_at < clock_timestamp() - ?::double precision * interval '1 ms'",
   after: "instance.id < ?::text",
 } as const;
 
@@ -40,7 +41,6 @@ export function adminStatements(schema: string) {
     showSaga: defineStatement(
       "sagabox.admin.show_saga",
       `select ${summary}, instance.input::text as input, instance.state::text as state,
-              extract(epoch from clock_timestamp()) * 1000 as now_ms,
               (select count(*)::integer from ${schema}.saga_mail as mail where mail.saga_id = instance.id) as mail
          from ${instances} where instance.id = $1::text`,
     ),
@@ -50,9 +50,9 @@ export function adminStatements(schema: string) {
     ),
     history: defineStatement(
       "sagabox.admin.history",
-      `select line.id::text, line.version, line.event_type, line.step, line.old_status, line.new_status, line.note,
-              line.cause, line.user_id, line.reason, line.trace_id, line.input::text as input,
-              line.changes::text as changes, ${times("line", ["at"])}
+      `select line.id::text, ${utc("line.at")} as at, line.version, line.event_type as event, line.step,
+              line.old_status as "from", line.new_status as "to", line.note, line.cause, line.user_id as actor,
+              line.reason, line.trace_id as "traceId", line.input::text as input, line.changes::text as changes
          from ${schema}.saga_audit_log as line
         where line.saga_id = $1::text and line.id > $2::bigint
         order by line.id limit $3::integer`,
@@ -69,13 +69,13 @@ export function adminStatements(schema: string) {
     ),
     incidents: defineStatement(
       "sagabox.admin.incidents",
-      `select incident.id::text, incident.saga_id, instance.type, instance.correlation_id,
-              to_json(incident.steps)::text as steps, incident.error, incident.resolution,
-              ${times("incident", ["opened_at", "closed_at"])}
+      `select incident.id::text, incident.saga_id as "sagaId", instance.saga_type as type,
+              instance.correlation_id as "correlationId", to_json(incident.steps)::text as steps, incident.error,
+              ${utc("incident.opened_at")} as "openedAt", ${utc("incident.closed_at")} as "closedAt", incident.resolution
          from ${schema}.saga_incident as incident
          join ${instances} on instance.id = incident.saga_id
         where ($2::boolean is null or (incident.closed_at is null) = $2::boolean)
-          and ($3::text is null or instance.type = $3::text)
+          and ($3::text is null or instance.saga_type = $3::text)
           and ($4::text is null or incident.saga_id = $4::text)
           and ($5::bigint is null or incident.id < $5::bigint)
         order by incident.id desc limit $1::integer`,
@@ -90,10 +90,10 @@ export function adminStatements(schema: string) {
           where mail.saga_id is not null and mail.arrived_at < (select at from horizon)
           group by mail.saga_id),
        suspects as (
-         select id from ${schema}.saga_instance where ended_at is null and status = 'failed'
+         select id from ${schema}.saga_instance where completed_at is null and status = 'failed'
          union
          select id from ${schema}.saga_instance
-          where ended_at is null and status in ('started', 'running', 'completing', 'compensating')
+          where completed_at is null and status in ('started', 'running', 'completing', 'compensating')
             and updated_at < (select at from horizon)
          union
          select id from ${schema}.saga_instance where due_at < (select at from horizon)
@@ -101,15 +101,14 @@ export function adminStatements(schema: string) {
          select saga_id from mailed),
        judged as (
          select ${summary},
-                ${utc("least(mailed.since, case when instance.due_at < horizon.at then instance.due_at end)")} as overdue_since,
+                ${utc("least(mailed.since, case when instance.due_at < horizon.at then instance.due_at end)")} as "overdueSince",
                 case when instance.status = 'failed' then instance.state::text end as state,
-                instance.updated_at as quiet_since,
                 case
                   when instance.status = 'failed' then 'incident'
                   when (instance.due_at < horizon.at or mailed.since is not null)
                    and instance.claimed_until > horizon.now then 'held'
                   when instance.due_at < horizon.at or mailed.since is not null then 'unclaimed'
-                  when instance.ended_at is null and instance.updated_at < horizon.at
+                  when instance.completed_at is null and instance.updated_at < horizon.at
                    and instance.waits_for !~ '^(wait|delay|child):' then 'slow'
                 end as reason
            from suspects
@@ -118,24 +117,24 @@ export function adminStatements(schema: string) {
            left join mailed on mailed.saga_id = instance.id)
        select * from judged
         where reason is not null and ($2::text is null or type = $2::text)
-        order by array_position(array['incident', 'unclaimed', 'held', 'slow'], reason), quiet_since
+        order by array_position(array['incident', 'unclaimed', 'held', 'slow'], reason), "updatedAt"
         limit $3::integer`,
     ),
     page: defineStatement(
       "sagabox.admin.page",
       `select instance.id from ${instances}
-        where (instance.ended_at is null) = $1::boolean
-          and ($2::text is null or instance.type = $2::text)
+        where (instance.completed_at is null) = $1::boolean
+          and ($2::text is null or instance.saga_type = $2::text)
           and ($3::text is null or instance.id < $3::text)
-          and instance.type in (select json_array_elements_text($5::json))
+          and instance.saga_type in (select json_array_elements_text($5::json))
         order by instance.id desc limit $4::integer`,
     ),
     strangers: defineStatement(
       "sagabox.admin.strangers",
-      `select instance.type, count(*)::integer as open from ${instances}
-        where instance.ended_at is null and ($2::text is null or instance.type = $2::text)
-          and instance.type not in (select json_array_elements_text($1::json))
-        group by instance.type order by instance.type`,
+      `select instance.saga_type as type, count(*)::integer as open from ${instances}
+        where instance.completed_at is null and ($2::text is null or instance.saga_type = $2::text)
+          and instance.saga_type not in (select json_array_elements_text($1::json))
+        group by instance.saga_type order by instance.saga_type`,
     ),
     turns: defineStatement(
       "sagabox.admin.turns",

@@ -29,7 +29,7 @@ export interface StuckOptions {
 interface StuckRow extends SummaryRow {
   readonly reason: StuckReason;
   /** Since when something is due or has come: never in the future. */
-  readonly overdue_since: string | null;
+  readonly overdueSince: string | null;
   /** Of those that failed. */
   readonly state: string | null;
 }
@@ -45,11 +45,15 @@ export async function findStuckSagas(
   wholeNumber("sagas.stuck: limit", limit, { min: 1, max: 10_000 });
   if (type !== undefined) text("sagas.stuck: type", type);
   const { rows } = await admin.database.run<StuckRow>(admin.sql.stuck, [olderThanMs, type ?? null, limit]);
-  return rows.map((row) => ({ ...toSummary(row), reason: row.reason, ...explainStuck(admin, row) }));
+  return rows.map(({ reason, overdueSince, state, ...summary }) => ({
+    ...toSummary(summary),
+    reason,
+    ...explainStuck(admin, { ...summary, reason, overdueSince, state }),
+  }));
 }
 
 function explainStuck(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | "whatToDo"> {
-  const { type, definition_version: version } = row;
+  const { type, definitionVersion: version } = row;
   switch (row.reason) {
     case "incident":
       return {
@@ -60,19 +64,19 @@ function explainStuck(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | 
       return unclaimedText(admin, row, `${type} version ${version}`);
     case "held":
       return {
-        why: `Worker ${row.claimed_by ?? "?"} has had it since before ${row.overdue_since ?? "?"} without getting on.`,
+        why: `Worker ${row.claimedBy ?? "?"} has had it since before ${row.overdueSince ?? "?"} without getting on.`,
         whatToDo: "Look at that worker. If it hangs, stop it: another one takes over when its lease is over.",
       };
     case "slow":
       return {
-        why: `Nothing has happened since ${row.updated_at}; it waits for ${row.waits_for ?? "?"}.`,
-        whatToDo: `Look at whoever should answer: its consumer, its dead letters. It gives up at ${row.due_at ?? "no time"}.`,
+        why: `Nothing has happened since ${row.updatedAt}; it waits for ${row.waitsFor ?? "?"}.`,
+        whatToDo: `Look at whoever should answer: its consumer, its dead letters. It gives up at ${row.dueAt ?? "no time"}.`,
       };
   }
 }
 
 function adviceFor(row: StuckRow): string {
-  const { id, type, last_error: error } = row;
+  const { id, type, lastError: error } = row;
   if (error === SUBJECT_ERASED) {
     return `Nothing can be undone without its state. Close it: sagabox privacy end-saga ${id} --reason …`;
   }
@@ -91,7 +95,7 @@ function readState({ state }: StuckRow): SagaState | null {
 }
 
 function failuresText(row: StuckRow): string {
-  const { current_step: step, last_error: error } = row;
+  const { currentStep: step, lastError: error } = row;
   const kept = readState(row);
   const places = kept === null ? [] : findStuckSteps(kept);
   const told = places.map((place) => {
@@ -106,7 +110,7 @@ function failuresText(row: StuckRow): string {
 
 function unclaimedText(
   { definitionOf }: SagaAdmin,
-  { type, definition_version: version, overdue_since: since }: StuckRow,
+  { type, definitionVersion: version, overdueSince: since }: StuckRow,
   name: string,
 ): Pick<StuckSaga, "why" | "whatToDo"> {
   const known = definitionOf(type, version) !== undefined;

@@ -1,5 +1,5 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { Loop, withDeadline, type Service } from "../../runtime/index.ts";
+import { type FailedRound, PeriodicService, withDeadline } from "../../runtime/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
 import type { Transport } from "../../transport/index.ts";
 import type { Destinations } from "../destinations.ts";
@@ -49,9 +49,8 @@ export function depthVerdict(
  * Reads the depth of topics from the broker at intervals, for the metric and alerts on slow consumers. With
  * limits it also pauses a full topic until it is drained.
  */
-export class DepthWatch implements Service {
+export class DepthWatch extends PeriodicService {
   readonly #options: DepthWatchOptions;
-  readonly #loop: Loop;
   /** Topics that were not empty at the last read. */
   readonly #filled = new Set<string>();
   /** Topics whose depth is in the metric. */
@@ -63,27 +62,16 @@ export class DepthWatch implements Service {
   constructor(options: DepthWatchOptions) {
     const { transport, limits, shownEveryMs = EMIT_EVERY_MS } = options;
     if (transport.depths === undefined) throw depthUnsupported(transport.name);
-    this.#options = options;
     const everyMs = limits?.everyMs ?? shownEveryMs;
-    this.#loop = new Loop({
-      step: async () => {
-        // Skips the first read: nothing has been sent yet, and consumers are about to subscribe.
-        if (!this.#isFirst) await this.#readDepths();
-        this.#isFirst = false;
-        return everyMs;
-      },
-      onError: (error, failures) => this.#reportFailure(error, failures),
-      backoffMs: everyMs,
-      maxBackoffMs: limits === null ? MAX_BACKOFF_MS : Math.max(everyMs, 30_000),
-    });
+    const maxMs = limits === null ? MAX_BACKOFF_MS : Math.max(everyMs, 30_000);
+    super({ everyMs, backoff: { firstMs: everyMs, maxMs } });
+    this.#options = options;
   }
 
-  start(): Promise<void> {
-    return this.#loop.start();
-  }
-
-  stop(): Promise<void> {
-    return this.#loop.stop();
+  protected override async runRound(): Promise<void> {
+    // Skips the first read: nothing has been sent yet, and consumers are about to subscribe.
+    if (!this.#isFirst) await this.#readDepths();
+    this.#isFirst = false;
   }
 
   async #readDepths(): Promise<void> {
@@ -141,7 +129,7 @@ export class DepthWatch implements Service {
     destinations.resume(topic, null);
   }
 
-  #reportFailure(error: unknown, failures: number): void {
+  protected override onFailure({ error, failuresInARow: failures }: FailedRound): void {
     const { destinations, observer } = this.#options;
     observer.emit("depth.unknown", { failures, error: printableErrorText(error) });
     if (failures < PATIENCE) return;

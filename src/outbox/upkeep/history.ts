@@ -1,4 +1,4 @@
-import { Loop, retryWithBackoff, type Service, sleep } from "../../runtime/index.ts";
+import { type FailedRound, PeriodicService, retryWithBackoff, sleep } from "../../runtime/index.ts";
 import {
   type Database,
   explainPostgresError,
@@ -29,31 +29,14 @@ const FOR_EVER_DAYS = 36_500;
  * Maintains the archive: one partition per day, attached a week ahead and dropped after the retention.
  * Messages of a dropped day that are still to be sent or delivered are copied to today's partition first.
  */
-export class History implements Service {
+export class History extends PeriodicService {
   readonly #options: HistoryOptions;
   readonly #keeper: PartitionKeeper;
-  readonly #loop: Loop;
 
   constructor(options: HistoryOptions) {
+    super({ everyMs: options.intervalMs ?? HOUR_MS });
     this.#options = options;
     this.#keeper = new PartitionKeeper(options.database, options.schema);
-    this.#loop = new Loop({
-      step: async (signal) => {
-        const intervalMs = options.intervalMs ?? HOUR_MS;
-        return (await this.tidy(signal)) ? intervalMs : Math.min(intervalMs, AGAIN_MS);
-      },
-      onError: (error) => this.#reportFailure(error),
-      backoffMs: 1_000,
-      maxBackoffMs: AGAIN_MS,
-    });
-  }
-
-  start(): Promise<void> {
-    return this.#loop.start();
-  }
-
-  stop(): Promise<void> {
-    return this.#loop.stop();
   }
 
   get #retentionDays(): number {
@@ -116,10 +99,15 @@ export class History implements Service {
     this.#options.observer.emit("history.partition", { action, partition: name });
   }
 
-  #reportFailure(error: unknown): void {
+  protected override async runRound(signal: AbortSignal): Promise<number> {
+    const { intervalMs = HOUR_MS } = this.#options;
+    return (await this.tidy(signal)) ? intervalMs : Math.min(intervalMs, AGAIN_MS);
+  }
+
+  protected override onFailure({ error, retryInMs }: FailedRound): void {
     const { observer, schema } = this.#options;
     const text = printableErrorText(explainPostgresError(error, quoteSchema(schema), "owner"));
-    observer.emit("storage.failed", { doing: "keeping the history", error: text, retryInMs: 1_000 });
+    observer.emit("storage.failed", { doing: "keeping the history", error: text, retryInMs });
   }
 }
 

@@ -1,4 +1,4 @@
-import { Loop, type Service } from "../../runtime/index.ts";
+import { PeriodicService, type FailedRound } from "../../runtime/index.ts";
 import { quoteSchema, type Database } from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
 import { printableErrorText } from "../failures.ts";
@@ -20,38 +20,14 @@ const MAX_SLEEP_MS = 1_000;
 const TAKEN_BY_OTHERS_MS = 50;
 
 /** Moves due scheduled messages to the outbox. Any number of processes may run it. */
-export class ScheduleMover implements Service {
+export class ScheduleMover extends PeriodicService {
   readonly #options: ScheduleMoverOptions;
   readonly #sql: ReturnType<typeof writeStatements>;
-  readonly #loop: Loop;
 
   constructor(options: ScheduleMoverOptions) {
+    super({ everyMs: MAX_SLEEP_MS, backoff: { firstMs: 100, maxMs: 10_000 } });
     this.#options = options;
     this.#sql = writeStatements(quoteSchema(options.schema));
-    this.#loop = new Loop({
-      step: () => this.#step(),
-      onError: (error) => {
-        const failure = {
-          doing: "moving scheduled messages",
-          error: printableErrorText(error),
-          retryInMs: 100,
-        };
-        options.observer.emit("storage.failed", failure);
-      },
-    });
-  }
-
-  start(): Promise<void> {
-    return this.#loop.start();
-  }
-
-  stop(): Promise<void> {
-    return this.#loop.stop();
-  }
-
-  /** Checks again soon, because a message was scheduled. */
-  wake(): void {
-    this.#loop.wake();
   }
 
   /** Runs one statement. Resolves to the number of messages moved. */
@@ -64,11 +40,15 @@ export class ScheduleMover implements Service {
     return rows.length;
   }
 
-  async #step(): Promise<number> {
+  protected override async runRound(): Promise<number> {
     const { database, batchSize = 500 } = this.#options;
     if ((await this.move()) === batchSize) return 0;
     const { rows } = await database.run<{ wait_ms: number | null }>(this.#sql.nextDue);
     const waitMs = rows[0]?.wait_ms ?? MAX_SLEEP_MS;
     return waitMs <= 0 ? TAKEN_BY_OTHERS_MS : Math.min(MAX_SLEEP_MS, Math.ceil(waitMs));
+  }
+  protected override onFailure({ error, retryInMs }: FailedRound): void {
+    const failure = { doing: "moving scheduled messages", error: printableErrorText(error), retryInMs };
+    this.#options.observer.emit("storage.failed", failure);
   }
 }

@@ -72,7 +72,7 @@ create index queue_express_stream on {schema}.queue (stream, (lane::bigint), seq
 --   effect_of  an earlier command whose effect counts for this one too
 --   undone_by  the command that undid the effect of this one
 create table {schema}.consumer_inbox (
-  consumer                text        not null,
+  consumer_name           text        not null,
   event_id                text        not null check (event_id <> '' and length(event_id) <= 255),
   source_topic            text        not null,
   event_type              text        not null,
@@ -83,7 +83,7 @@ create table {schema}.consumer_inbox (
   effect                  boolean     not null default true,
   effect_of               text,
   undone_by               text,
-  primary key (consumer, event_id),
+  primary key (consumer_name, event_id),
   constraint consumer_inbox_effect_of check (effect or effect_of is null),
   constraint consumer_inbox_undone_by check (effect and effect_of is null or undone_by is null)
 ) with (vacuum_truncate = off);
@@ -171,7 +171,7 @@ begin
      where own.id = in_group and letter.consumer = own.name and letter.closed_as = 'replayed'
        and letter.message_id in (select message_id from removed)
        and not exists (select 1 from {schema}.consumer_inbox as inbox
-                        where inbox.consumer = letter.consumer and inbox.event_id = letter.message_id)
+                        where inbox.consumer_name = letter.consumer and inbox.event_id = letter.message_id)
   )
   select (select count(*)::integer from unsubscribed), (select count(*)::integer from removed);
 end

@@ -6,12 +6,12 @@
 -- first starts with it, and compares it at each later start. If the structure has changed while instances of the
 -- version are unfinished, the worker refuses to start or warns.
 create table {schema}.saga_definition (
-  type          text        not null check (type <> ''),
+  saga_type     text        not null check (saga_type <> ''),
   version       integer     not null check (version > 0),
   hash          text        not null,
   structure     json        not null,
   registered_at timestamptz not null default clock_timestamp(),
-  primary key (type, version)
+  primary key (saga_type, version)
 );
 
 -- ── saga_instance ───────────────────────────────────────────────────────────────────────────────────
@@ -20,7 +20,7 @@ create table {schema}.saga_definition (
 -- The fill factor leaves room in each page: an update that changes no indexed column then writes no index entry.
 create table {schema}.saga_instance (
   id                 text        primary key check (id <> '' and length(id) <= 255),
-  type               text        not null check (type <> ''),
+  saga_type          text        not null check (saga_type <> ''),
   definition_version integer     not null check (definition_version > 0),
   correlation_id     text        not null check (correlation_id <> '' and length(correlation_id) <= 255), -- its key
   status             text        not null check (status in
@@ -43,19 +43,19 @@ create table {schema}.saga_instance (
   claimed_until      timestamptz,          -- … and the end of its lease
   claims             integer     not null default 0 check (claims >= 0), -- claims since its last transition: a high
                                            -- number means that its step keeps crashing workers
-  started_at         timestamptz not null default clock_timestamp(),
+  created_at         timestamptz not null default clock_timestamp(),
   updated_at         timestamptz not null default clock_timestamp(),
-  ended_at           timestamptz,
+  completed_at       timestamptz,
   attachments        text[],               -- blobs it refers to, if its input and state are encrypted
   subject            text,                 -- keyed hash of its data subject; its input and state are encrypted then
   check ((parent_id is null) = (parent_place is null)),
-  check ((ended_at is not null) = (status in ('completed', 'compensated')))
+  check ((completed_at is not null) = (status in ('completed', 'compensated')))
 ) with (fillfactor = 70, vacuum_truncate = off);
 
-create unique index saga_instance_correlation on {schema}.saga_instance (correlation_id, type);
+create unique index saga_instance_correlation on {schema}.saga_instance (correlation_id, saga_type);
 create index saga_instance_due on {schema}.saga_instance (due_at) where due_at is not null;
-create index saga_instance_open on {schema}.saga_instance (status) where ended_at is null;
-create index saga_instance_ended on {schema}.saga_instance (ended_at) where ended_at is not null;
+create index saga_instance_open on {schema}.saga_instance (status) where completed_at is null;
+create index saga_instance_completed on {schema}.saga_instance (completed_at) where completed_at is not null;
 create index saga_instance_message_correlation on {schema}.saga_instance (message_correlation_id);
 create index saga_instance_parent on {schema}.saga_instance (parent_id) where parent_id is not null;
 create index saga_instance_subject on {schema}.saga_instance (subject) where subject is not null;
@@ -66,19 +66,19 @@ create index saga_instance_subject on {schema}.saga_instance (subject) where sub
 -- set). Exactly one of saga_id and correlation_id is set.
 create table {schema}.saga_mail (
   id             text        not null check (id <> ''), -- the id of the message, or one made for the input
-  type           text        not null, -- the type of the saga
+  saga_type      text        not null,
   saga_id        text,
   correlation_id text,
   cause          text        not null,
   input          json        not null,
   arrived_at     timestamptz not null default clock_timestamp(),
   expires_at     timestamptz not null,
-  primary key (id, type),
+  primary key (id, saga_type),
   check ((saga_id is null) <> (correlation_id is null))
 ) with (vacuum_truncate = off);
 
 create index saga_mail_saga on {schema}.saga_mail (saga_id, arrived_at) where saga_id is not null;
-create index saga_mail_unclaimed on {schema}.saga_mail (type, correlation_id) where saga_id is null;
+create index saga_mail_unclaimed on {schema}.saga_mail (saga_type, correlation_id) where saga_id is null;
 create index saga_mail_expires on {schema}.saga_mail (expires_at);
 
 -- ── saga_incident ───────────────────────────────────────────────────────────────────────────────────

@@ -108,7 +108,7 @@ select queue.lane, queue.seq, consumer_group.name as consumer, queue.topic, queu
   left join {schema}.consumer_group on consumer_group.id = queue.lane / 256;
 
 create view {schema}.masked_consumer_inbox with (security_barrier) as
-select consumer, event_id, source_topic, event_type, consumed_at, processing_duration_ms, effect, effect_of, undone_by
+select consumer_name, event_id, source_topic, event_type, consumed_at, processing_duration_ms, effect, effect_of, undone_by
   from {schema}.consumer_inbox;
 
 create view {schema}.masked_dead_letter with (security_barrier) as
@@ -126,13 +126,13 @@ select flow, message_id, correlation_id, type, causation_id, source, happened_at
   from {schema}.flow_event;
 
 create view {schema}.masked_saga_instance with (security_barrier) as
-select id, type, definition_version, status, current_step, waits_for, waiting_since, version, retry_count,
+select id, saga_type, definition_version, status, current_step, waits_for, waiting_since, version, retry_count,
        last_error is not null as has_error, trace_id, message_correlation_id, parent_id, parent_place, due_at,
-       claimed_by, claimed_until, started_at, updated_at, ended_at
+       claimed_by, claimed_until, created_at, updated_at, completed_at
   from {schema}.saga_instance;
 
 create view {schema}.masked_saga_mail with (security_barrier) as
-select id, type, saga_id, arrived_at, expires_at from {schema}.saga_mail;
+select id, saga_type, saga_id, arrived_at, expires_at from {schema}.saga_mail;
 
 create view {schema}.masked_saga_incident with (security_barrier) as
 select id, saga_id, steps, opened_at, closed_at from {schema}.saga_incident;
@@ -203,9 +203,9 @@ begin
         select rpad(mark || n, 250, '.'), 'epoch' from generate_series(1, 32 * pages) as n;
         delete from {schema}.published_id where starts_with(id, mark);
       when 'consumer_inbox' then
-        insert into {schema}.consumer_inbox (consumer, event_id, source_topic, event_type, result)
+        insert into {schema}.consumer_inbox (consumer_name, event_id, source_topic, event_type, result)
         select mark, n::text, mark, mark, padding from generate_series(1, 4 * pages) as n;
-        delete from {schema}.consumer_inbox where consumer = mark;
+        delete from {schema}.consumer_inbox where consumer_name = mark;
       when 'dead_letter' then
         insert into {schema}.dead_letter (id, origin, message_id, kind, type, schema_version, topic, correlation_id,
                traceparent, source, priority, max_attempts, headers, data, written_at, reason, attempts, error_type,
@@ -216,13 +216,13 @@ begin
           from generate_series(1, 4 * pages) as n;
         delete from {schema}.dead_letter where message_id = mark;
       when 'saga_instance' then
-        insert into {schema}.saga_instance (id, type, definition_version, correlation_id, status, input, state, last_error,
-               trace_id, traceparent, message_correlation_id, ended_at)
+        insert into {schema}.saga_instance (id, saga_type, definition_version, correlation_id, status, input, state, last_error,
+               trace_id, traceparent, message_correlation_id, completed_at)
         select mark || n, mark, 1, mark || n, 'completed', '{}', '{}', padding, '', '', '', clock_timestamp()
           from generate_series(1, 4 * pages) as n;
-        delete from {schema}.saga_instance where type = mark;
+        delete from {schema}.saga_instance where saga_type = mark;
       when 'saga_mail' then
-        insert into {schema}.saga_mail (id, type, saga_id, cause, input, expires_at)
+        insert into {schema}.saga_mail (id, saga_type, saga_id, cause, input, expires_at)
         select mark || n, mark, mark, padding, '{}', 'infinity' from generate_series(1, 4 * pages) as n;
         delete from {schema}.saga_mail where saga_id = mark;
       when 'saga_incident' then

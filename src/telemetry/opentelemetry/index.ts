@@ -1,7 +1,7 @@
 // Exports traces and metrics through the OpenTelemetry API to the SDK that the service has registered. Without an SDK
 // nothing is recorded.
 import { metrics, trace, type MeterProvider, type TracerProvider } from "@opentelemetry/api";
-import { packageVersion, type Telemetry } from "../index.ts";
+import { PACKAGE_VERSION, type Telemetry } from "../index.ts";
 import { otelMetrics } from "./metrics.ts";
 import { otelTracing } from "./tracing.ts";
 
@@ -17,7 +17,7 @@ export interface OpenTelemetryOptions {
 /** Creates the value for `createBus({ telemetry })`. Call it once per process and share it between buses. */
 export function openTelemetry(options: OpenTelemetryOptions = {}): Telemetry {
   const { tracerProvider, meterProvider, seriesPerMetric = 500 } = options;
-  const version = packageVersion();
+  const version = PACKAGE_VERSION;
   const tracers = tracerProvider ?? trace.getTracerProvider();
   const meter = (meters: MeterProvider) => meters.getMeter("sagabox", version);
   return {

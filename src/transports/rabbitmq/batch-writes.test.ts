@@ -18,7 +18,7 @@ class Recorder extends Writable {
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-test("what is written in one turn goes out in one piece, in order, and the next turn's in another", async () => {
+test("writes of one turn of the event loop are flushed together and in order", async () => {
   const socket = new Recorder();
   batchWrites(socket);
   for (const text of ["a", "b", "c"]) socket.write(text);
@@ -32,7 +32,7 @@ test("what is written in one turn goes out in one piece, in order, and the next 
   ]);
 });
 
-test("a socket that is full says so, and tells when it has room again", async () => {
+test("a full socket returns false from write and emits drain", async () => {
   const socket = new Recorder({ highWaterMark: 2 });
   batchWrites(socket);
   const drained = new Promise((resolve) => socket.once("drain", resolve));
@@ -41,7 +41,7 @@ test("a socket that is full says so, and tells when it has room again", async ()
   expect(socket.pieces).toEqual([["a", "b"]]);
 });
 
-test("what was written before the end still goes out, and a destroyed socket takes nothing and hurts nobody", async () => {
+test("pending writes are flushed when the socket ends and discarded when it is destroyed", async () => {
   const ended = new Recorder();
   batchWrites(ended);
   ended.write("last");

@@ -1,13 +1,18 @@
 import type { Channel, Options } from "amqplib";
 import type { Link, LiveConnection } from "./link.ts";
-import { returnBinding, type WaitingQueue } from "./delay-steps.ts";
-import { laneBindings } from "./names.ts";
+import {
+  type GroupNames,
+  laneBindings,
+  returnBinding,
+  type Route,
+  sharedExchanges,
+  type WaitingQueue,
+} from "./topology.ts";
 import type { RabbitSettings } from "./options.ts";
-import { sharedExchanges, type GroupNames, type Route } from "./topology.ts";
 
 const durable = { durable: true, autoDelete: false };
 
-/** Declares on a channel of its own: a refusal closes the channel it came on. */
+/** Declares on a separate channel, because the broker closes the channel when it refuses a declaration. */
 export async function withDeclareChannel<T>(
   link: Link,
   live: LiveConnection,
@@ -19,7 +24,7 @@ export async function withDeclareChannel<T>(
   return result;
 }
 
-/** What a publisher needs before it can send. */
+/** Declares the exchange of a route, and its stream queue if it has one. */
 export async function declareRoute(channel: Channel, route: Route, settings: RabbitSettings): Promise<void> {
   await channel.assertExchange(route.exchange, route.exchangeType, durable);
   if (route.streamQueue === undefined) return;
@@ -33,7 +38,7 @@ export async function declareRoute(channel: Channel, route: Route, settings: Rab
   await channel.bindQueue(route.streamQueue, route.exchange, route.binding);
 }
 
-/** Everything of a group, from the exchanges it listens to down to its dead letters. Declaring it again is harmless. */
+/** Declares all exchanges, queues and bindings of a group. Declaring them again changes nothing. */
 export async function declareGroup(
   channel: Channel,
   names: GroupNames,
@@ -60,7 +65,8 @@ export async function declareGroup(
   }
 }
 
-// Its type and its alternate exchange say how many queues there are, so that the broker refuses another number.
+// The exchange type and the alternate exchange depend on the number of queues, so the broker refuses to declare the
+// group with a different number.
 async function declareGroupExchange(channel: Channel, { exchange, restExchange }: GroupNames): Promise<void> {
   if (restExchange === undefined) {
     await channel.assertExchange(exchange, "fanout", durable);
@@ -90,7 +96,7 @@ function groupQueueOptions({ id, restExchange }: GroupNames, settings: RabbitSet
       ...(queues === "quorum" ? { "x-delivery-limit": deliveryLimit } : {}),
       ...(maxLength === undefined ? {} : { "x-max-length": maxLength }),
       ...(ordered ? { "x-single-active-consumer": true } : {}),
-      // Urgency would break the order of a key, so only groups without order have it.
+      // Priorities would break the order of a key, so only groups without order have them.
       ...(queues === "classic" && !ordered ? { "x-max-priority": 9 } : {}),
     },
   };
@@ -100,7 +106,7 @@ function queueTypeArguments({ queues }: RabbitSettings): Record<string, unknown>
   return { "x-queue-type": queues };
 }
 
-// A quorum queue keeps a dead letter until the place it goes to has confirmed it.
+// A quorum queue keeps a dead letter until its target queue has confirmed it.
 function deadLetterArguments(settings: RabbitSettings, exchange: string): Record<string, unknown> {
   return {
     ...queueTypeArguments(settings),
@@ -110,6 +116,7 @@ function deadLetterArguments(settings: RabbitSettings, exchange: string): Record
   };
 }
 
+/** Declares the queue in which messages wait for a retry, and its binding. */
 export async function declareWaiting(
   channel: Channel,
   waiting: WaitingQueue,
@@ -119,7 +126,7 @@ export async function declareWaiting(
   await channel.assertQueue(waiting.queue, {
     ...durable,
     arguments: {
-      // Replicated whatever the others are: a classic one would drop what finds its way back full.
+      // Always a quorum queue: a classic queue would drop a message whose target queue is full.
       ...deadLetterArguments({ ...settings, queues: "quorum" }, back),
       "x-message-ttl": waiting.delayMs,
       "x-expires": waiting.expiresMs,

@@ -11,7 +11,7 @@ describe.skipIf(missing !== undefined).each(["quorum", "classic"] as const)("%s 
     { capabilities, offers: ["abandon", "cutConnections", "putForeign", "deadLetters"] },
   );
 
-  test("B1, B3: only what RabbitMQ does not claim is left out", () => {
+  test("B1, B3: only capabilities that RabbitMQ lacks are left out", () => {
     expect([...new Set(skipped.map(({ reason }) => reason))].toSorted()).toEqual([
       "it claims rejectsUnrouted",
       "it does not claim keepsUnrouted",

@@ -1,5 +1,5 @@
-// RabbitMQ as the carrier of messages: exchanges, queues and dead-letter places are declared from code, every message
-// is confirmed before it counts as sent, and groups keep the order of each key over as many queues as they like.
+// The transport over RabbitMQ. It declares exchanges, queues and dead-letter queues itself, waits for the confirm of
+// every message, and keeps the order of a key while a group's messages are spread over several queues.
 export { rabbitmq, RabbitMQTransport } from "./rabbitmq-transport.ts";
 export type { RabbitCredentials, RabbitMQOptions, RabbitTls, WatchedGroup } from "./options.ts";
 export {

@@ -2,11 +2,10 @@ import type { Duplex, Writable } from "node:stream";
 import type { Channel, ChannelModel, ConfirmChannel } from "amqplib";
 import { SagaboxError, toError } from "../../errors/index.ts";
 import { Loop, withDeadline } from "../../runtime/index.ts";
-import type { BrokerAddress } from "./address.ts";
-import { amqp } from "./client.ts";
-import type { RabbitSettings } from "./options.ts";
+import { ClientLoader } from "../../transport/index.ts";
+import type { BrokerAddress, RabbitSettings } from "./options.ts";
 
-/** A connection while it lives. */
+/** An open connection. */
 export interface LiveConnection {
   readonly model: ChannelModel;
   /** Aborted when the connection is gone. */
@@ -14,8 +13,8 @@ export interface LiveConnection {
 }
 
 /**
- * One connection that comes back by itself, for ever. Publishing and consuming have one each: a broker that is short
- * of memory stops reading from those that publish, and acknowledgements must not be stuck behind that.
+ * A connection that reconnects until it is closed. Publishing and consuming use separate connections: a broker that is
+ * short of memory stops reading from publishing connections, which must not delay acknowledgements.
  */
 export class Link {
   readonly #settings: RabbitSettings;
@@ -43,17 +42,17 @@ export class Link {
     return this.#connection;
   }
 
-  /** Why the broker takes nothing at the moment. */
+  /** Why the broker accepts no messages at the moment; undefined if it does. */
   get blocked(): string | undefined {
     return this.#blockedReason;
   }
 
-  /** For people: why there is no connection. */
+  /** A description of why there is no connection. */
   get trouble(): string {
     return this.#lastError?.message ?? "not connected yet";
   }
 
-  /** Connected, or an error after the first try; it goes on trying either way. */
+  /** Resolves when connected. Throws TRANSPORT_UNREACHABLE if the first try fails, but keeps trying to connect. */
   async open(): Promise<void> {
     if (this.#connection !== undefined) return;
     const outcome = new Promise<Error | undefined>((resolve) => this.#waiting.push(resolve));
@@ -63,7 +62,7 @@ export class Link {
     if (failure !== undefined) throw failure;
   }
 
-  /** Hears of every new, lost, blocked and unblocked connection. */
+  /** Calls the listener when a connection is opened, lost, blocked or unblocked. Returns a function to remove it. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -82,17 +81,17 @@ export class Link {
     this.drop(live, new Error("closed"));
   }
 
-  /** Gives a connection up that does not answer, without waiting for anybody to agree. */
+  /** Gives up a connection that does not answer, without waiting for the broker to close it. */
   drop(live: LiveConnection, reason: Error): void {
     this.#onDisconnected(live, reason);
-    // The client hears of a socket's end by its error alone; without one its channels wait for a missed heartbeat.
+    // The client notices the end of a socket only by an error. Without one its channels wait for a missed heartbeat.
     findSocket(live.model)?.destroy(reason);
   }
 
-  /** Every answer is awaited under a deadline; a broker that owes one is given up. */
-  async request<T>(live: LiveConnection, doing: string, answer: Promise<T>): Promise<T> {
+  /** Waits for an answer up to `timeoutMs`. Then it drops the connection and throws TRANSPORT_TIMEOUT. */
+  async request<T>(live: LiveConnection, action: string, answer: Promise<T>): Promise<T> {
     return withDeadline(answer, this.#settings.timeoutMs, () => {
-      const late = new SagaboxError("TRANSPORT_TIMEOUT", `RabbitMQ did not answer while ${doing}.`);
+      const late = new SagaboxError("TRANSPORT_TIMEOUT", `RabbitMQ did not answer while ${action}.`);
       this.drop(live, late);
       throw late;
     });
@@ -151,10 +150,10 @@ export class Link {
   }
 
   #onConnected(model: ChannelModel): void {
-    const end = new AbortController();
-    const live: LiveConnection = { model, lost: end.signal };
+    const lost = new AbortController();
+    const live: LiveConnection = { model, lost: lost.signal };
     this.#connection = live;
-    this.#dropConnection = () => end.abort();
+    this.#dropConnection = () => lost.abort();
     this.#blockedReason = undefined;
     this.#lastError = undefined;
     let failure: Error | undefined;
@@ -202,13 +201,13 @@ export function unreachableError(message: string, cause?: unknown): SagaboxError
   return new SagaboxError("TRANSPORT_UNREACHABLE", message, cause === undefined ? {} : { cause });
 }
 
-// An emitter without a listener for errors ends the process; what happened is heard through "close".
+// An "error" event without a listener would end the process. The cause is handled in "close".
 function ignoreErrors<T extends { on(event: "error", listener: () => void): unknown }>(emitter: T): T {
   emitter.on("error", () => undefined);
   return emitter;
 }
 
-// The client has it under this name, and tells nobody.
+// amqplib keeps the socket in this undocumented property.
 function findSocket(model: ChannelModel): Duplex | undefined {
   return (model.connection as { readonly stream?: Duplex }).stream;
 }
@@ -217,26 +216,33 @@ function closeModel(model: ChannelModel): void {
   model.close().catch(() => undefined);
 }
 
-/** For the socket: so much may wait in it to go out together, some hundred messages of usual size. */
+/** Socket option: the write buffer holds about a hundred messages of usual size. */
 const largeWriteBuffer = { writableHighWaterMark: 262_144 } as const;
 
 /**
- * The client writes each message to the socket by itself, a system call for each, and the broker wakes up for each.
- * What is written in one turn of the event loop goes out in one piece instead, and no later than that turn.
+ * Sends everything that is written to the socket in one turn of the event loop with one system call. The client would
+ * otherwise cause one system call per message, and the broker would wake up for each.
  */
 export function batchWrites(socket: Writable): void {
-  const write = socket.write.bind(socket) as (...given: unknown[]) => boolean;
-  let gathering = false;
-  const end = (): void => {
-    gathering = false;
+  const write = socket.write.bind(socket) as (...args: unknown[]) => boolean;
+  let isCorked = false;
+  const flush = (): void => {
+    isCorked = false;
     socket.uncork();
   };
-  socket.write = (...given: unknown[]): boolean => {
-    if (!gathering) {
-      gathering = true;
+  socket.write = (...args: unknown[]): boolean => {
+    if (!isCorked) {
+      isCorked = true;
       socket.cork();
-      process.nextTick(end);
+      process.nextTick(flush);
     }
-    return write(...given);
+    return write(...args);
   };
 }
+
+/** Loads amqplib, an optional peer dependency that the application installs. */
+export const amqp = new ClientLoader({
+  broker: "RabbitMQ",
+  install: ["amqplib@2"],
+  load: () => import("amqplib"),
+});

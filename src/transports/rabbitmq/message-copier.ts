@@ -5,8 +5,14 @@ import { systemClock } from "../../runtime/index.ts";
 import type { DeadLetterNote } from "../../transport/index.ts";
 import { unreachableError, type Link } from "./link.ts";
 import { declareWaiting, withDeclareChannel } from "./declare.ts";
-import { immediateRoutingKey, roundToDelayStep, planWaitingQueue, type WaitingQueue } from "./delay-steps.ts";
-import { toWord } from "./names.ts";
+import {
+  immediateRoutingKey,
+  planWaitingQueue,
+  roundToDelayStep,
+  sharedExchanges,
+  toWord,
+  type WaitingQueue,
+} from "./topology.ts";
 import type { RabbitSettings } from "./options.ts";
 import {
   attemptHeader,
@@ -16,16 +22,15 @@ import {
   type OutgoingMessage,
 } from "./properties.ts";
 import type { Publisher } from "./publisher.ts";
-import { sharedExchanges } from "./topology.ts";
 
 interface MessageCopierParts {
-  /** The one that publishes. */
+  /** The publishing connection. */
   readonly link: Link;
   readonly publisher: Publisher;
   readonly settings: RabbitSettings;
 }
 
-/** Carries copies of received messages: to where they wait for another try, and to where they rest for good. */
+/** Copies received messages to retry queues and dead-letter queues. */
 export class MessageCopier {
   readonly #parts: MessageCopierParts;
   readonly #declared = new Map<string, Promise<void>>();
@@ -35,19 +40,19 @@ export class MessageCopier {
     parts.link.onChange(() => this.#declared.clear());
   }
 
-  /** The copy is at the broker when this returns, and comes to the queue after the delay, rounded up to a rung. */
+  /** Publishes a copy that returns to the queue after the delay (rounded up). Resolves when the copy is confirmed. */
   async copyToRetry(
     raw: RawMessage,
     to: { readonly service: string; readonly queue: string },
-    again: { readonly attempt: number; readonly delayMs: number; readonly topic: string },
+    options: { readonly attempt: number; readonly delayMs: number; readonly topic: string },
   ): Promise<void> {
     const { prefix } = this.#parts.settings;
     const { retry, back } = sharedExchanges(prefix);
     const contents = copyMessage(raw, {
-      [attemptHeader]: String(again.attempt),
-      [topicHeader]: again.topic,
+      [attemptHeader]: String(options.attempt),
+      [topicHeader]: options.topic,
     });
-    const stepMs = roundToDelayStep(again.delayMs);
+    const stepMs = roundToDelayStep(options.delayMs);
     if (stepMs === 0) {
       await this.#parts.publisher.forward({
         ...contents,
@@ -67,7 +72,7 @@ export class MessageCopier {
     }
   }
 
-  /** Straight into a queue, for what a group writes down for itself. */
+  /** Writes a group's stream position into its offset queue. */
   async writePosition(queue: string, body: Buffer, messageId: string): Promise<void> {
     const { back } = sharedExchanges(this.#parts.settings.prefix);
     const properties = { messageId, persistent: true, mandatory: true };
@@ -85,14 +90,18 @@ export class MessageCopier {
     await this.#parts.publisher.forward({ ...contents, exchange, routingKey: groupId });
   }
 
-  /** The same for a message that was acknowledged already. */
+  /** Writes a dead letter for a message whose delivery was already acknowledged. */
   async copyMessageToDeadLetters(message: Message, groupId: string, note: DeadLetterNote): Promise<void> {
     const exchange = sharedExchanges(this.#parts.settings.prefix).deadLetter;
     const { body, properties } = encodeMessage(message, this.#parts.settings.format);
     const { BCC: _, headers, ...others } = properties;
     const noted = { ...headers, ...fitNote(note, headers) };
-    const parcel = { exchange, routingKey: groupId, body, properties: { ...others, headers: noted } };
-    await this.#parts.publisher.forward(parcel);
+    await this.#parts.publisher.forward({
+      exchange,
+      routingKey: groupId,
+      body,
+      properties: { ...others, headers: noted },
+    });
   }
 
   #declareWaiting(waiting: WaitingQueue): Promise<void> {
@@ -109,16 +118,16 @@ export class MessageCopier {
   }
 }
 
-// All headers together must fit into one frame; those of the message go before the longer words of the note.
+// All headers must fit into one frame, so the note's long fields are shortened if the message's headers need the space.
 function fitNote(note: DeadLetterNote, headers: object = {}): Record<string, string> {
-  const room = 60_000 - Buffer.byteLength(JSON.stringify(headers));
+  const maxBytes = 60_000 - Buffer.byteLength(JSON.stringify(headers));
   const stack = { ...note, stack_trace: note.stack_trace.slice(0, 8_192) };
   const short = { ...note, stack_trace: "", error_message: note.error_message.slice(0, 200) };
-  const fits = [stack, short].find((one) => Buffer.byteLength(JSON.stringify(one)) <= room);
+  const fits = [stack, short].find((one) => Buffer.byteLength(JSON.stringify(one)) <= maxBytes);
   return fits ?? {};
 }
 
-// Body and headers stay; the broker's notes about earlier deaths go, or it would take the next one for a circle.
+// Keeps body and headers, but not the broker's x-death headers: it would treat the next dead-lettering as a cycle.
 function copyMessage(
   raw: RawMessage,
   more: Readonly<Record<string, string>>,

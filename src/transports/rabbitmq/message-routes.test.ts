@@ -5,8 +5,8 @@ import { routeFor, routingKeyFor } from "./topology.ts";
 
 const settings = { prefix: "dp", broadcasts: new Set(["events.cache.cleared"]) };
 
-test("an address that is remembered is the one that topology gives, whatever in the message decides it", () => {
-  const addresses = new MessageRoutes(settings);
+test("a cached route equals the route of the topology for every kind of message", () => {
+  const routes = new MessageRoutes(settings);
   const base = aMessage({ topic: "events.order.placed" });
   const messages = [
     base,
@@ -19,14 +19,14 @@ test("an address that is remembered is the one that topology gives, whatever in 
   ];
   for (const message of [...messages, ...messages]) {
     const route = routeFor(message.topic, message.kind, settings);
-    expect(addresses.findRoute(message)).toEqual({ route, routingKey: routingKeyFor(message, route) });
+    expect(routes.findRoute(message)).toEqual({ route, routingKey: routingKeyFor(message, route) });
   }
 });
 
-test("more addresses than are kept are still right", () => {
-  const addresses = new MessageRoutes(settings);
+test("routes are still correct after the cache was cleared", () => {
+  const routes = new MessageRoutes(settings);
   for (let n = 0; n < 2_500; n++) {
     const message = aMessage({ topic: `events.order.n${n}` });
-    expect(addresses.findRoute(message).route.binding).toBe(`*.order.n${n}.*`);
+    expect(routes.findRoute(message).route.binding).toBe(`*.order.n${n}.*`);
   }
 });

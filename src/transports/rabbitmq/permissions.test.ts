@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { rabbitPermissions } from "./index.ts";
 
-test("SEC-32: one who only publishes may declare and write its exchanges, and read nothing", () => {
+test("SEC-32: a service that only publishes may declare and write its exchanges, and read nothing", () => {
   expect(
     rabbitPermissions({
       service: "shop",
@@ -14,7 +14,7 @@ test("SEC-32: one who only publishes may declare and write its exchanges, and re
   });
 });
 
-test("SEC-32: one who consumes may not write where events are published, nor touch the queues of others", () => {
+test("SEC-32: a consuming service may not publish events or access queues of other groups", () => {
   const { configure, write, read } = rabbitPermissions({
     service: "billing",
     consumes: [{ group: "invoices", topics: [{ topic: "events.order.placed" }] }],
@@ -33,7 +33,7 @@ test("SEC-32: one who consumes may not write where events are published, nor tou
   expect(may(read, "dp.dlq.billing.invoices")).toBe(false);
 });
 
-test("a request with a misspelt part is refused", () => {
+test("an unknown key in the request is refused", () => {
   const request = { service: "shop", publish: [] };
   expect(() => rabbitPermissions(request)).toThrow('Did you mean "publishes"?');
 });

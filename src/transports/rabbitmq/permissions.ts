@@ -1,38 +1,42 @@
 import type { MessageKind } from "../../message/index.ts";
 import { rejectUnknownKeys, text } from "../../options/index.ts";
-import { toWord } from "./names.ts";
+import { groupNames, offsetQueue, type Route, routeFor, sharedExchanges, toWord } from "./topology.ts";
 import { checkPartitions, prefixPattern } from "./options.ts";
-import { groupNames, offsetQueue, routeFor, sharedExchanges, type Route } from "./topology.ts";
 
 export interface PermissionTopic {
   readonly topic: string;
-  /** Default "event". */
+  /** The kind of its messages. Default "event". */
   readonly kind?: MessageKind;
 }
 
+/** What a service publishes and consumes. `prefix`, `partitions` and `broadcasts` are the options of `rabbitmq()`. */
 export interface PermissionRequest {
   readonly service: string;
   readonly publishes?: readonly PermissionTopic[];
   readonly consumes?: readonly {
     readonly group: string;
     readonly topics: readonly PermissionTopic[];
-    /** Default true. */
+    /** Whether the group keeps the order of each key. Default true. */
     readonly ordered?: boolean;
   }[];
-  /** As given to `rabbitmq()`. */
+  /** Default "dp". */
   readonly prefix?: string;
+  /** Default 8. */
   readonly partitions?: number;
   readonly broadcasts?: readonly string[];
 }
 
-/** Patterns for `rabbitmqctl set_permissions`. */
+/** Regular expressions for `rabbitmqctl set_permissions`. */
 export interface RabbitPermissions {
   readonly configure: string;
   readonly write: string;
   readonly read: string;
 }
 
-/** The least a service needs at the broker to publish and consume this, and nothing of anybody else. */
+/**
+ * Returns the least permissions with which a service can publish and consume these topics, and none on objects of other
+ * groups. Throws OPTIONS_INVALID if the request is invalid.
+ */
 export function rabbitPermissions(request: PermissionRequest): RabbitPermissions {
   rejectUnknownKeys("rabbitPermissions", request, [
     "service",
@@ -42,10 +46,11 @@ export function rabbitPermissions(request: PermissionRequest): RabbitPermissions
     "partitions",
     "broadcasts",
   ]);
-  const rights = new PermissionSet(request);
-  for (const { topic, kind } of request.publishes ?? []) rights.publish(topic, kind);
-  for (const { group, topics, ordered } of request.consumes ?? []) rights.consume(group, topics, ordered);
-  return rights.toPatterns();
+  const permissions = new PermissionSet(request);
+  for (const { topic, kind } of request.publishes ?? []) permissions.publish(topic, kind);
+  for (const { group, topics, ordered } of request.consumes ?? [])
+    permissions.consume(group, topics, ordered);
+  return permissions.toPatterns();
 }
 
 class PermissionSet {
@@ -97,7 +102,7 @@ class PermissionSet {
     };
   }
 
-  // Publishers and consumers both declare where a topic lives, so that it does not matter who comes first.
+  // Publishers and consumers both declare the exchange of a topic, so that either can start first.
   #grantDeclare(topic: string, kind: MessageKind = "event"): Route {
     const route = routeFor(topic, kind, { prefix: this.#prefix, broadcasts: this.#broadcasts });
     this.#grant([route.exchange], { configure: true });

@@ -10,13 +10,13 @@ function toReceived({ body, properties }: ReturnType<typeof encodeMessage>) {
   return fromWire({ body, headers, contentType: properties.contentType, topic: "t", key: null });
 }
 
-test.each(formats)("C2: a message in %s comes back with its reserved headers too", (format) => {
+test.each(formats)("C2: a message in %s is read back with its reserved headers", (format) => {
   const headers = { "sagabox-claim": "store 1", "sagabox-sealed": "name", "x-tenant": "acme" };
   const message = aMessage({ headers, key: "k" });
   expect(toReceived(encodeMessage(message, format))).toEqual({ message });
 });
 
-test.each(formats)("C2: headers that fill more than one frame still travel in %s", (format) => {
+test.each(formats)("C2: headers larger than a frame are still delivered in %s", (format) => {
   const names = Array.from({ length: 30 }, (_, n) => [`h${n}`, "x".repeat(4_000)]);
   const message = aMessage({ headers: Object.fromEntries(names) as Record<string, string> });
   const parcel = encodeMessage(message, format);
@@ -24,7 +24,7 @@ test.each(formats)("C2: headers that fill more than one frame still travel in %s
   expect(toReceived(parcel)).toEqual({ message });
 });
 
-test("C2: the content type is where AMQP has a place for it", () => {
+test("C2: the content type is set as an AMQP property", () => {
   const types = formats.map((format) => encodeMessage(aMessage(), format).properties.contentType);
   expect(types).toEqual([
     "application/json",
@@ -33,7 +33,7 @@ test("C2: the content type is where AMQP has a place for it", () => {
   ]);
 });
 
-test("C2: attributes may have the types of AMQP", () => {
+test("C2: attributes may have AMQP types", () => {
   const headers = {
     "cloudEvents:time": { "!": "timestamp", value: 1_767_323_045 },
     "cloudEvents:count": 7,

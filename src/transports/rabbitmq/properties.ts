@@ -7,13 +7,13 @@ import {
   type MessageFormat,
   type WireMessage,
 } from "../../transport/index.ts";
-import { fitName, laneKey } from "./names.ts";
+import { fitName, laneKey } from "./topology.ts";
 
 export const attemptHeader = "sagabox-attempt";
-/** Where a copy of a message came from at first; its routing key says where it goes. */
+/** Header of a copy with its original topic, because the routing key of a copy names its target queue. */
 export const topicHeader = "sagabox-topic";
 
-// All properties travel in one frame; what is left out here is in the body as well.
+// All properties must fit into one frame. Headers that are left out for this are in the body as well.
 const MAX_HEADER_BYTES = 50_000;
 
 export interface OutgoingMessage {
@@ -23,7 +23,7 @@ export interface OutgoingMessage {
   readonly properties: Options.Publish;
 }
 
-/** A message as it goes to the broker, without its address. */
+/** Encodes a message, without its exchange and routing key. */
 export function encodeMessage(
   message: Message,
   format: MessageFormat,
@@ -47,7 +47,7 @@ export function encodeMessage(
   };
 }
 
-// In binary mode all of an event but its data is in the headers: what does not fit there goes into the body.
+// In binary mode all attributes of an event are headers. If they do not fit into a frame, structured mode is used.
 function toFittingWire(message: Message, format: MessageFormat): WireMessage {
   const form = { format, binding: cloudEventBindings.amqp };
   const wire = toWire(message, form);
@@ -60,7 +60,7 @@ const fitShortString = (text: string): string => fitName(text, 255);
 
 function fitsInFrame(headers: Readonly<Record<string, string>>): boolean {
   let bytes = 0;
-  // UTF-8 needs up to three bytes for a unit of the text: if that fits, nothing has to be counted.
+  // A UTF-16 unit needs at most three bytes in UTF-8. If this upper bound fits, exact counting is not necessary.
   for (const name in headers) bytes += name.length + 3 * (headers[name]?.length ?? 0) + 8;
   if (bytes <= MAX_HEADER_BYTES) return true;
   bytes = 0;
@@ -68,19 +68,20 @@ function fitsInFrame(headers: Readonly<Record<string, string>>): boolean {
   return bytes <= MAX_HEADER_BYTES;
 }
 
-// What the broker writes on its own account, and our own book-keeping.
+// Headers that the broker or the transport itself writes.
 const reservedHeaderPattern =
   /^(sagabox-|x-death|x-first-death|x-last-death|x-delivery-count$|x-stream-offset$|x-acquired-count$)/;
 
-// Their first letters; hardly any other header begins so.
+// The first-letter check avoids the regular expression for most headers.
 const isUserHeader = (name: string): boolean =>
   !((name.startsWith("s") || name.startsWith("x")) && reservedHeaderPattern.test(name));
 
-/** The headers somebody gave to the message, for a copy of it. */
+/** Returns the headers of a message without those of the broker and the transport. */
 export function userHeaders(headers: MessagePropertyHeaders = {}): Record<string, unknown> {
   return Object.fromEntries(Object.entries(headers).filter(([name]) => isUserHeader(name)));
 }
 
+/** Converts the headers of a message to strings, without those of the broker and the transport. */
 export function toTextHeaders(headers: MessagePropertyHeaders = {}): Record<string, string> {
   const texts: Record<string, string> = {};
   for (const name of Object.keys(headers)) {
@@ -93,14 +94,14 @@ export function toTextHeaders(headers: MessagePropertyHeaders = {}): Record<stri
   return texts;
 }
 
-// AMQP has a type for times; producers that bridge from AMQP 1.0 use it.
+// AMQP has a timestamp type, which producers that bridge from AMQP 1.0 use.
 function parseTimestamp(value: unknown): string | undefined {
   const { "!": type, value: seconds } = (value ?? {}) as { readonly "!"?: unknown; readonly value?: unknown };
   const isTime = type === "timestamp" && typeof seconds === "number" && Math.abs(seconds) < 8.64e12;
   return isTime ? new Date(seconds * 1_000).toISOString() : undefined;
 }
 
-/** A number of ours or of the broker's among the headers. */
+/** Reads a counter header; 0 if it is missing or invalid. */
 export function readCount(headers: MessagePropertyHeaders = {}, name: string): number {
   const count = Number(headers[name]);
   return Number.isSafeInteger(count) && count > 0 ? count : 0;

@@ -1,47 +1,49 @@
+import type { ConfirmChannel } from "amqplib";
 import { SagaboxError, toError } from "../../errors/index.ts";
 import type { Message } from "../../message/index.ts";
-import { after } from "../../runtime/index.ts";
+import { after, systemClock } from "../../runtime/index.ts";
 import type { PublishOutcome } from "../../transport/index.ts";
 import { declareRoute, withDeclareChannel } from "./declare.ts";
-import { InFlight, type SentMessage, timeoutError } from "./in-flight.ts";
 import { type Link, type LiveConnection, unreachableError } from "./link.ts";
 import type { RabbitSettings } from "./options.ts";
 import { encodeMessage, type OutgoingMessage } from "./properties.ts";
 import { type Route, routeFor, routingKeyFor, type TopologySettings } from "./topology.ts";
 
-/** What holds as long as one channel lives. */
+/** A confirm channel and what was declared for it. */
 interface Session {
   readonly live: LiveConnection;
   readonly inFlight: InFlight;
   readonly declared: Map<string, Promise<void>>;
-  /** Those of them that are done. */
+  /** The declared routes whose declaration has finished. */
   readonly ready: Set<string>;
 }
 
 type Item =
-  { readonly parcel: OutgoingMessage; readonly route?: Route } | { readonly outcome: PublishOutcome };
+  { readonly outgoing: OutgoingMessage; readonly route?: Route } | { readonly outcome: PublishOutcome };
 
-/** One call of publish: when its time is over, what was sent is unknown and nothing more is sent. */
+/** One call of publish. At its deadline, unconfirmed messages become unknown and nothing more is sent. */
 interface PublishCall {
   readonly sent: SentMessage[];
-  readonly over: AbortSignal;
-  readonly ended: Promise<void>;
-  /** Rejects then, for what must not be waited for any longer. */
+  /** Aborted at the deadline. */
+  readonly expired: AbortSignal;
+  /** Resolves at the deadline. */
+  readonly deadline: Promise<void>;
+  /** Rejects at the deadline. */
   readonly late: Promise<never>;
 }
 
-/** Sends with confirms, a bounded number at once, and tells what became of each message. */
+/** Publishes with confirms, with a limited number of messages in flight, and returns the outcome of each message. */
 export class Publisher {
   readonly #link: Link;
   readonly #settings: RabbitSettings;
-  readonly #addresses: MessageRoutes;
+  readonly #routes: MessageRoutes;
   #session: Promise<Session> | undefined;
   #inUse: Session | undefined;
 
   constructor(link: Link, settings: RabbitSettings) {
     this.#link = link;
     this.#settings = settings;
-    this.#addresses = new MessageRoutes(settings);
+    this.#routes = new MessageRoutes(settings);
   }
 
   publish(batch: readonly Message[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
@@ -51,9 +53,9 @@ export class Publisher {
     );
   }
 
-  /** A copy of something that came from the broker, to a place that is declared. Throws unless it was confirmed. */
-  async forward(parcel: OutgoingMessage): Promise<void> {
-    const [outcome] = await this.#sendAll([{ parcel }], new AbortController().signal);
+  /** Publishes a copy of a received message to an exchange that is already declared. Throws if it is not confirmed. */
+  async forward(outgoing: OutgoingMessage): Promise<void> {
+    const [outcome] = await this.#sendAll([{ outgoing }], new AbortController().signal);
     if (outcome !== undefined && outcome.kind !== "published") throw outcome.error;
   }
 
@@ -61,28 +63,28 @@ export class Publisher {
     const { maxBytes, format, unrouted } = this.#settings;
     const bytes = Buffer.byteLength(message.data);
     if (bytes > maxBytes) {
-      const text = `The data of the message has ${bytes} bytes; at most ${maxBytes} are sent to RabbitMQ.`;
+      const text = `The message data has ${bytes} bytes; the transport allows ${maxBytes} (rabbitmq.maxBytes).`;
       return { outcome: { kind: "refused", error: new SagaboxError("PAYLOAD_TOO_LARGE", text) } };
     }
-    const { route, routingKey } = this.#addresses.findRoute(message);
+    const { route, routingKey } = this.#routes.findRoute(message);
     const mandatory = message.kind !== "event" || unrouted === "reject";
     const { body, properties } = encodeMessage(message, format, mandatory);
-    return { route, parcel: { body, properties, exchange: route.exchange, routingKey } };
+    return { route, outgoing: { body, properties, exchange: route.exchange, routingKey } };
   }
 
   async #sendAll(items: readonly Item[], signal: AbortSignal): Promise<readonly PublishOutcome[]> {
-    const over = new AbortController();
+    const expiry = new AbortController();
     const sent: SentMessage[] = [];
-    let end = (): void => undefined;
-    const ended = new Promise<void>((resolve) => (end = resolve));
-    const late = ended.then(() => Promise.reject<never>(tooLateError()));
+    let resolveDeadline = (): void => undefined;
+    const deadline = new Promise<void>((resolve) => (resolveDeadline = resolve));
+    const late = deadline.then(() => Promise.reject<never>(tooLateError()));
     late.catch(() => undefined);
     const stop = (): void => {
-      over.abort();
-      end();
+      expiry.abort();
+      resolveDeadline();
       for (const one of sent) one.settleUnknown(timeoutError("RabbitMQ did not confirm in time."));
     };
-    const cancel = after(this.#settings.confirmTimeoutMs, () => {
+    const cancel = after(this.#settings.confirmMs, () => {
       stop();
       void this.#dropStuck();
     });
@@ -90,10 +92,10 @@ export class Publisher {
     if (signal.aborted) stop();
     try {
       const outcomes: Promise<PublishOutcome>[] = [];
-      // One after the other up to the wire, so that they arrive in the order given; confirms are awaited together.
+      // Messages are sent one after another to keep their order. Their confirms are awaited together.
       for (const item of items) {
-        const round = { sent, over: over.signal, ended, late };
-        const { outcome } = this.#sendNow(item, round) ?? (await this.#send(item, round));
+        const call = { sent, expired: expiry.signal, deadline, late };
+        const { outcome } = this.#sendNow(item, call) ?? (await this.#send(item, call));
         outcomes.push(outcome);
       }
       return await Promise.all(outcomes);
@@ -103,28 +105,28 @@ export class Publisher {
     }
   }
 
-  /** If nothing has to be waited for, which is the rule. */
-  #sendNow(item: Item, { sent, over }: PublishCall): SentMessage | undefined {
+  /** Sends without waiting, the usual case. Returns undefined if sending has to wait or the item has an outcome. */
+  #sendNow(item: Item, { sent, expired }: PublishCall): SentMessage | undefined {
     const session = this.#inUse;
-    if ("outcome" in item || session === undefined || over.aborted) return undefined;
+    if ("outcome" in item || session === undefined || expired.aborted) return undefined;
     const { live, blocked } = this.#link;
     if (live !== session.live || blocked !== undefined || !session.inFlight.open) return undefined;
     if (item.route !== undefined && !session.ready.has(routeKey(item.route))) return undefined;
     if (!session.inFlight.hasRoom(this.#settings.maxInFlight)) return undefined;
-    const one = session.inFlight.send(item.parcel);
-    sent.push(one);
-    return one;
+    const message = session.inFlight.send(item.outgoing);
+    sent.push(message);
+    return message;
   }
 
-  async #send(item: Item, round: PublishCall): Promise<{ readonly outcome: Promise<PublishOutcome> }> {
+  async #send(item: Item, call: PublishCall): Promise<{ readonly outcome: Promise<PublishOutcome> }> {
     if ("outcome" in item) return { outcome: Promise.resolve(item.outcome) };
     try {
-      // What is being opened or declared goes on: the next round finds it done, or is told why it was not.
-      const session = await Promise.race([this.#prepareSession(item.route), round.late]);
-      await this.#waitForRoom(session, round);
-      const one = session.inFlight.send(item.parcel);
-      round.sent.push(one);
-      return { outcome: one.outcome };
+      // After the deadline, opening and declaring continue in the background, and the next call uses the result.
+      const session = await Promise.race([this.#prepareSession(item.route), call.late]);
+      await this.#waitForRoom(session, call);
+      const message = session.inFlight.send(item.outgoing);
+      call.sent.push(message);
+      return { outcome: message.outcome };
     } catch (error) {
       return { outcome: Promise.resolve({ kind: "unreachable", error: toError(error) }) };
     }
@@ -157,10 +159,10 @@ export class Publisher {
       if (live === undefined) throw unreachableError(`RabbitMQ cannot be reached: ${this.#link.trouble}`);
       const channel = await this.#link.openConfirmChannel(live);
       const inFlight = new InFlight(channel);
-      const unhear = this.#link.onChange(() => inFlight.wake());
+      const stopListening = this.#link.onChange(() => inFlight.wake());
       const session: Session = { live, inFlight, declared: new Map(), ready: new Set() };
       channel.on("close", () => {
-        unhear();
+        stopListening();
         if (this.#inUse === session) this.#dropSession();
       });
       this.#inUse = session;
@@ -171,10 +173,10 @@ export class Publisher {
     }
   }
 
-  // One queue that does not answer holds up its channel, and with it all others.
+  // A queue that does not confirm blocks its channel, and with it the messages for all other queues.
   async #dropStuck(): Promise<void> {
     const session = await this.#session?.catch(() => undefined);
-    if (session?.inFlight.isStuck(this.#settings.confirmTimeoutMs) !== true) return;
+    if (session?.inFlight.isStuck(this.#settings.confirmMs) !== true) return;
     this.#dropSession();
     session.inFlight.abandon();
   }
@@ -184,29 +186,30 @@ export class Publisher {
     this.#inUse = undefined;
   }
 
-  async #waitForRoom({ inFlight }: Session, { over, ended }: PublishCall): Promise<void> {
-    while (!inFlight.hasRoom(this.#settings.maxInFlight) && inFlight.open && !over.aborted) {
-      await Promise.race([inFlight.waitForChange(), ended]);
+  async #waitForRoom({ inFlight }: Session, { expired, deadline }: PublishCall): Promise<void> {
+    while (!inFlight.hasRoom(this.#settings.maxInFlight) && inFlight.open && !expired.aborted) {
+      await Promise.race([inFlight.waitForChange(), deadline]);
       this.#assertUsable();
     }
-    if (over.aborted) throw tooLateError();
-    if (!inFlight.open) throw unreachableError("The connection to RabbitMQ was lost before it was sent.");
+    if (expired.aborted) throw tooLateError();
+    if (!inFlight.open)
+      throw unreachableError("The connection to RabbitMQ was lost before the message was sent.");
     this.#assertUsable();
   }
 
-  // A blocked broker reads nothing: what was written now would only pile up here.
+  // A blocked broker reads nothing, so messages sent now would only fill the socket's buffer.
   #assertUsable(): void {
     const { live, blocked, trouble } = this.#link;
     if (live === undefined) throw unreachableError(`RabbitMQ cannot be reached: ${trouble}`);
     if (blocked !== undefined)
-      throw unreachableError(`RabbitMQ takes no messages at the moment: ${blocked}.`);
+      throw unreachableError(`RabbitMQ accepts no messages at the moment: ${blocked}.`);
   }
 }
 
 const routeKey = ({ exchange, streamQueue }: Route): string => `${exchange} ${streamQueue ?? ""}`;
 
 function tooLateError(): SagaboxError {
-  return unreachableError("The time to publish was over before it was this message's turn.");
+  return unreachableError("The deadline for publishing passed before the message was sent.");
 }
 
 interface MessageRoute {
@@ -216,7 +219,7 @@ interface MessageRoute {
 
 const MAX_CACHED_ROUTES = 1_000;
 
-/** Where messages go. They are many and their addresses few, so these are remembered. */
+/** Finds the exchange and routing key of a message, and caches them, because many messages share few addresses. */
 export class MessageRoutes {
   readonly #settings: TopologySettings;
   readonly #known = new Map<string, MessageRoute>();
@@ -236,4 +239,144 @@ export class MessageRoutes {
     this.#known.set(name, address);
     return address;
   }
+}
+
+const PUBLISHED: PublishOutcome = Object.freeze({ kind: "published" });
+
+/** A message that was sent and has no outcome yet. Only the first outcome counts. */
+class SentMessage {
+  readonly outgoing: OutgoingMessage;
+  readonly outcome: Promise<PublishOutcome>;
+  returned: string | undefined;
+  #settle: (outcome: PublishOutcome) => void = () => undefined;
+
+  constructor(outgoing: OutgoingMessage) {
+    this.outgoing = outgoing;
+    this.outcome = new Promise((resolve) => (this.#settle = resolve));
+  }
+
+  /** Settles with the broker's answer; null means confirmed. */
+  settleWithAnswer(error: unknown): void {
+    if (error === null)
+      this.#settle(this.returned === undefined ? PUBLISHED : unroutedOutcome(this.returned));
+    else if (error instanceof Error && error.message === "message nacked") this.#settle(nackedOutcome());
+    else this.settleUnknown(timeoutError("The connection to RabbitMQ was lost before it confirmed.", error));
+  }
+
+  settleRefused(cause: Error): void {
+    const text = `AMQP cannot encode this message: ${cause.message}`;
+    this.#settle({ kind: "refused", error: new SagaboxError("ENVELOPE_INVALID", text, { cause }) });
+  }
+
+  settleUnknown(error: SagaboxError): void {
+    this.#settle({ kind: "unknown", error });
+  }
+}
+
+/** The messages of one confirm channel that the broker has not confirmed yet. */
+export class InFlight {
+  readonly #channel: ConfirmChannel;
+  readonly #unanswered = new Set<SentMessage>();
+  #full = false;
+  #isOpen = true;
+  #answeredAtMs = systemClock.monotonicMs();
+  #wake: (() => void)[] = [];
+
+  constructor(channel: ConfirmChannel) {
+    this.#channel = channel;
+    channel.on("return", ({ fields, properties }) => {
+      const { exchange, routingKey } = fields;
+      const reason = `exchange ${exchange}, routing key ${routingKey}`;
+      for (const sent of this.#unanswered)
+        if (isSame(sent.outgoing, { exchange, routingKey, properties })) sent.returned = reason;
+    });
+    channel.on("drain", () => {
+      this.#full = false;
+      this.wake();
+    });
+    channel.on("close", () => {
+      this.#isOpen = false;
+      this.wake();
+    });
+  }
+
+  get open(): boolean {
+    return this.#isOpen;
+  }
+
+  /** Whether messages are unconfirmed and the broker has answered none for `silenceMs`. */
+  isStuck(silenceMs: number): boolean {
+    return this.#unanswered.size > 0 && systemClock.monotonicMs() - this.#answeredAtMs >= silenceMs;
+  }
+
+  /** Closes the channel. The outcome of all unconfirmed messages becomes unknown. */
+  abandon(): void {
+    if (this.#isOpen) this.#channel.close().catch(() => undefined);
+  }
+
+  hasRoom(maxInFlight: number): boolean {
+    return !this.#full && this.#unanswered.size < maxInFlight;
+  }
+
+  /** Resolves when a message may be sent again: after a confirm, a drain, or the loss of the channel. */
+  waitForChange(): Promise<void> {
+    return new Promise((resolve) => this.#wake.push(resolve));
+  }
+
+  wake(): void {
+    if (this.#wake.length === 0) return;
+    for (const wake of this.#wake.splice(0)) wake();
+  }
+
+  send(outgoing: OutgoingMessage): SentMessage {
+    const sent = new SentMessage(outgoing);
+    this.#unanswered.add(sent);
+    try {
+      const { exchange, routingKey, body, properties } = outgoing;
+      // False means that the client's buffer is full: this message was accepted, the next one has to wait.
+      if (this.#unanswered.size === 1) this.#answeredAtMs = systemClock.monotonicMs();
+      this.#full = !this.#channel.publish(exchange, routingKey, body, properties, (error: unknown) => {
+        this.#answeredAtMs = systemClock.monotonicMs();
+        this.#forget(sent);
+        sent.settleWithAnswer(error);
+      });
+    } catch (error) {
+      this.#forget(sent);
+      // The client throws these when it cannot encode the message, such as a header that is too long.
+      if (error instanceof RangeError || error instanceof TypeError) sent.settleRefused(error);
+      else sent.settleWithAnswer(error);
+    }
+    return sent;
+  }
+
+  #forget(sent: SentMessage): void {
+    if (this.#unanswered.delete(sent)) this.wake();
+  }
+}
+
+export type { SentMessage };
+
+type ReturnedFields = Pick<OutgoingMessage, "exchange" | "routingKey" | "properties">;
+
+// A returned message is matched by its id and address. Two messages that are equal in these are both unroutable.
+function isSame(one: ReturnedFields, other: ReturnedFields): boolean {
+  return (
+    (one.properties.messageId ?? "") === (other.properties.messageId ?? "") &&
+    one.routingKey === other.routingKey &&
+    one.exchange === other.exchange
+  );
+}
+
+export function timeoutError(message: string, cause?: unknown): SagaboxError {
+  return new SagaboxError("TRANSPORT_TIMEOUT", message, cause === undefined ? {} : { cause });
+}
+
+function unroutedOutcome(where: string): PublishOutcome {
+  const text = `RabbitMQ has no queue for the message: no consumer group has subscribed to it (${where}).`;
+  return { kind: "rejected", error: new SagaboxError("TRANSPORT_UNROUTABLE", text) };
+}
+
+function nackedOutcome(): PublishOutcome {
+  const text = "RabbitMQ did not accept the message: one of its queues is full or not available.";
+  return { kind: "unreachable", error: unreachableError(text) };
 }

@@ -2,16 +2,17 @@ import type { Channel, ConsumeMessage } from "amqplib";
 import type { Link, LiveConnection } from "./link.ts";
 import type { RabbitDelivery } from "./delivery.ts";
 
+/** Reads messages of one queue or stream. */
 export interface Reader {
-  /** Consuming, or waiting for its turn to. */
+  /** Whether it consumes, or waits to become the single active consumer. */
   readonly open: boolean;
-  /** Something has come since it was opened, so it is this process that the broker gives the queue to. */
+  /** Whether a message has arrived since it was opened, which means that this process is the active consumer. */
   readonly active: boolean;
-  /** How many wait to be taken. */
+  /** Number of messages that `take` can return. */
   readonly waiting: number;
   start(live: LiveConnection): Promise<void>;
   take(): RabbitDelivery | undefined;
-  /** Hands out nothing more and lets go of the queue as soon as nothing of it is in anybody's hands. */
+  /** Delivers nothing more, and closes when no delivery is in flight. */
   retire(): void;
   close(): Promise<void>;
 }
@@ -20,12 +21,12 @@ interface QueueReaderParts {
   readonly link: Link;
   readonly queue: string;
   readonly prefetch: number;
-  readonly read: (raw: ConsumeMessage, channel: Channel, closed: () => void) => RabbitDelivery;
-  /** Something came, was settled or was lost. */
-  readonly changed: () => void;
+  readonly read: (raw: ConsumeMessage, channel: Channel, onClosed: () => void) => RabbitDelivery;
+  /** Called when a message has arrived, was settled or was lost. */
+  readonly onChange: () => void;
 }
 
-/** One queue on one channel of its own: closing that gives everything back in one piece, in order. */
+/** Reads one queue on its own channel. Closing the channel returns all unsettled messages in their order. */
 export class QueueReader implements Reader {
   readonly #parts: QueueReaderParts;
   readonly #inFlight = new Set<RabbitDelivery>();
@@ -74,7 +75,7 @@ export class QueueReader implements Reader {
     const delivery: RabbitDelivery = this.#parts.read(raw, channel, () => {
       this.#inFlight.delete(delivery);
       this.#closeWhenIdle();
-      this.#parts.changed();
+      this.#parts.onChange();
     });
     this.#inFlight.add(delivery);
     return delivery;
@@ -97,7 +98,7 @@ export class QueueReader implements Reader {
   #onMessage(raw: ConsumeMessage): void {
     this.#isActive = true;
     this.#arrived.push(raw);
-    this.#parts.changed();
+    this.#parts.onChange();
   }
 
   #closeWhenIdle(): void {
@@ -110,6 +111,6 @@ export class QueueReader implements Reader {
     this.#isActive = false;
     this.#arrived = [];
     for (const delivery of this.#inFlight) delivery.abandon();
-    this.#parts.changed();
+    this.#parts.onChange();
   }
 }

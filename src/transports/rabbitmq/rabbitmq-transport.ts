@@ -14,8 +14,7 @@ import {
   type Subscription,
   type Transport,
 } from "../../transport/index.ts";
-import { amqp } from "./client.ts";
-import { Link, type LiveConnection, unreachableError } from "./link.ts";
+import { amqp, Link, type LiveConnection, unreachableError } from "./link.ts";
 import { MessageCopier } from "./message-copier.ts";
 import { type RabbitMQOptions, rabbitSettings, type RabbitSettings } from "./options.ts";
 import { rabbitPermissions } from "./permissions.ts";
@@ -23,7 +22,7 @@ import { Publisher } from "./publisher.ts";
 import { Subscriber } from "./subscriber.ts";
 import { groupNames, offsetQueue, routeFor, sharedExchanges } from "./topology.ts";
 
-/** Messages carried by RabbitMQ. */
+/** The transport over RabbitMQ. Create it with `rabbitmq()`. */
 export class RabbitMQTransport implements Transport {
   readonly name = "rabbitmq";
   readonly capabilities: Capabilities;
@@ -31,7 +30,7 @@ export class RabbitMQTransport implements Transport {
   readonly #publishing: Link;
   readonly #consuming: Link;
   readonly #publisher: Publisher;
-  readonly #courier: MessageCopier;
+  readonly #copier: MessageCopier;
   readonly #subscribers = new Set<Subscriber>();
 
   constructor(settings: RabbitSettings) {
@@ -39,9 +38,9 @@ export class RabbitMQTransport implements Transport {
     this.#publishing = new Link(settings, "publish");
     this.#consuming = new Link(settings, "consume");
     this.#publisher = new Publisher(this.#publishing, settings);
-    // On a channel of its own: a queue that does not answer holds up everything behind it.
+    // Copies use their own channel, because a queue that does not confirm blocks everything behind it on a channel.
     const copies = new Publisher(this.#publishing, settings);
-    this.#courier = new MessageCopier({ link: this.#publishing, publisher: copies, settings });
+    this.#copier = new MessageCopier({ link: this.#publishing, publisher: copies, settings });
     this.capabilities = Object.freeze({
       ordersByKey: true,
       ordersRetries: false,
@@ -49,7 +48,7 @@ export class RabbitMQTransport implements Transport {
       delaysRedelivery: true,
       keepsUnrouted: false,
       rejectsUnrouted: settings.unrouted === "reject",
-      // Streams do; events and commands begin when their queue is bound.
+      // Only streams can be replayed. Events and commands begin when their queue is bound.
       replays: false,
       replaysFromTime: true,
       maxBytes: settings.maxBytes,
@@ -72,11 +71,11 @@ export class RabbitMQTransport implements Transport {
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
     assertCanBegin(this, subscription.topics);
     await amqp.load();
-    // A broker that is away keeps nobody from subscribing: the subscriber goes on trying and says so.
+    // Subscribing succeeds while the broker is away: the subscriber keeps trying and reports it in health().
     await Promise.allSettled([this.#publishing.open(), this.#consuming.open()]);
     const subscriber = new Subscriber({
       link: this.#consuming,
-      courier: this.#courier,
+      copier: this.#copier,
       settings: this.#settings,
       subscription,
       receive,
@@ -94,7 +93,7 @@ export class RabbitMQTransport implements Transport {
     };
   }
 
-  /** Of groups this process is a member of or was told to watch: AMQP does not tell who else reads a topic. */
+  /** Counts only groups of this process and of the `watch` option: AMQP does not list the readers of a topic. */
   async depths(topics: readonly string[]): Promise<ReadonlyMap<string, number>> {
     const { watch, prefix, partitions } = this.#settings;
     const watched = watch.map((group) => ({
@@ -111,7 +110,10 @@ export class RabbitMQTransport implements Transport {
   }
 }
 
-/** `createBus({ transport: rabbitmq({ url: "amqps://…" }) })` */
+/**
+ * Creates the RabbitMQ transport: `createBus({ transport: rabbitmq({ url: "amqps://…" }) })`. Options left out are
+ * read from the environment. Throws OPTIONS_INVALID if an option is invalid.
+ */
 export function rabbitmq(options: RabbitMQOptions = {}): RabbitMQTransport {
   const settings = allProblems("The options of rabbitmq()", () =>
     rabbitSettings(withEnvironment(options, process.env)),
@@ -119,7 +121,7 @@ export function rabbitmq(options: RabbitMQOptions = {}): RabbitMQTransport {
   return new RabbitMQTransport(settings);
 }
 
-/** The options, with what the environment says about whatever they leave open. */
+/** Fills in options that were left out from the environment. */
 function withEnvironment(options: RabbitMQOptions, env: Environment): RabbitMQOptions {
   const { address, credentials, ca, format } = readBrokerEnvironment("rabbitmq", env);
   return {
@@ -136,7 +138,7 @@ interface Group {
   readonly queues: readonly string[];
 }
 
-/** A group's queues hold all its topics together, so the depth of each is at most what is told. */
+/** Returns depths by topic. A group's queues hold all its topics together, so a topic's depth is an upper bound. */
 async function readDepths(
   link: Link,
   topics: readonly string[],
@@ -146,18 +148,18 @@ async function readDepths(
   if (live === undefined) throw unreachableError(`RabbitMQ cannot be reached: ${link.trouble}`);
   const depths = new Map<string, number>();
   for (const group of groups) {
-    const asked = group.topics.filter((topic) => topics.includes(topic));
-    if (asked.length === 0) continue;
+    const found = group.topics.filter((topic) => topics.includes(topic));
+    if (found.length === 0) continue;
     const depth = await readDepth(link, live, group.queues);
     if (depth === undefined) continue;
-    for (const topic of asked) depths.set(topic, Math.max(depth, depths.get(topic) ?? 0));
+    for (const topic of found) depths.set(topic, Math.max(depth, depths.get(topic) ?? 0));
   }
   return depths;
 }
 
 /**
- * At least so many wait. A queue that is missing, or whose node is down, tells nothing: the others still count, and when
- * they are empty, or there are none, nothing is known.
+ * Counts the waiting messages of a group's queues. A queue that is missing, or whose node is down, is left out; if all
+ * others are empty, the depth is unknown and undefined is returned.
  */
 async function readDepth(
   link: Link,
@@ -165,7 +167,7 @@ async function readDepth(
   queues: readonly string[],
 ): Promise<number | undefined> {
   let depth = 0;
-  let silent = 0;
+  let missing = 0;
   let channel: Channel | undefined;
   for (const queue of queues) {
     channel ??= await link.openChannel(live);
@@ -173,15 +175,15 @@ async function readDepth(
       depth += (await link.request(live, "counting messages", channel.checkQueue(queue))).messageCount;
     } catch (error) {
       if (!(error instanceof Error && "code" in error && error.code === 404)) throw error;
-      silent += 1;
-      channel = undefined; // asking for what is not there costs the channel
+      missing += 1;
+      channel = undefined; // the broker closes the channel when the queue does not exist
     }
   }
   if (channel !== undefined) await link.request(live, "closing a channel", channel.close());
-  return silent > 0 && depth === 0 ? undefined : depth;
+  return missing > 0 && depth === 0 ? undefined : depth;
 }
 
-/** What `declareGroup` makes for these groups, as a list. */
+/** Lists the objects that `declareGroup` creates for these groups. */
 function planRabbitTopology(
   { prefix, partitions, broadcasts }: Pick<RabbitSettings, "prefix" | "partitions" | "broadcasts">,
   groups: readonly PlannedGroup[],

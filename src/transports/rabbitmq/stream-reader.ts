@@ -2,31 +2,30 @@ import type { Channel, ConsumeMessage } from "amqplib";
 import { laneFor } from "../../message/index.ts";
 import { randomToken, systemClock, withDeadline } from "../../runtime/index.ts";
 import type { Subscription, TopicRequest } from "../../transport/index.ts";
-import { RabbitDelivery } from "./delivery.ts";
+import { RabbitDelivery, readRaw } from "./delivery.ts";
 import type { Link, LiveConnection } from "./link.ts";
 import type { MessageCopier } from "./message-copier.ts";
 import type { RabbitSettings } from "./options.ts";
 import { readCount } from "./properties.ts";
 import type { Reader } from "./queue-reader.ts";
-import { readRaw } from "./read-raw.ts";
 import { type GroupNames, offsetQueue, type Route } from "./topology.ts";
 
 interface StreamReaderParts {
   readonly link: Link;
-  readonly courier: MessageCopier;
+  readonly copier: MessageCopier;
   readonly settings: RabbitSettings;
   readonly subscription: Subscription;
   readonly routes: readonly Route[];
   readonly names: GroupNames;
   readonly streamQueue: string;
   readonly from: TopicRequest["from"];
-  readonly settled: () => void;
-  readonly changed: () => void;
+  readonly onSettled: () => void;
+  readonly onChange: () => void;
 }
 
 /**
- * Reads a stream for a group: one member at a time, from where the group left off. The broker does not remember that
- * for us, so the guard does.
+ * Reads a stream for a group. One member reads at a time and continues at the group's position, which a StreamGuard
+ * stores because the broker does not.
  */
 export class StreamReader implements Reader {
   readonly active = false;
@@ -42,14 +41,14 @@ export class StreamReader implements Reader {
 
   constructor(parts: StreamReaderParts) {
     this.#parts = parts;
-    const { link, courier, settings, names, streamQueue } = parts;
+    const { link, copier, settings, names, streamQueue } = parts;
     this.#guard = new StreamGuard({
       link,
-      courier,
+      copier,
       settings,
       queue: offsetQueue(settings.prefix, names.id, streamQueue),
-      chosen: (live, position) => this.#consume(live, position),
-      lost: () => void this.#onClosed(),
+      onElected: (live, position) => this.#consume(live, position),
+      onLost: () => void this.#onClosed(),
     });
   }
 
@@ -75,9 +74,9 @@ export class StreamReader implements Reader {
     if (raw === undefined || channel === undefined) return undefined;
     const delivery: RabbitDelivery = this.#createDelivery(raw, channel, () => {
       this.#inFlight.delete(delivery);
-      this.#parts.settled();
+      this.#parts.onSettled();
       this.#closeWhenIdle();
-      this.#parts.changed();
+      this.#parts.onChange();
     });
     this.#inFlight.add(delivery);
     return delivery;
@@ -115,16 +114,16 @@ export class StreamReader implements Reader {
   }
 
   #onMessage(raw: ConsumeMessage, channel: Channel): void {
-    // A stream is sent in chunks, so something from before the offset may come first.
+    // A stream is sent in chunks, so messages before the requested offset may arrive first.
     if (!this.#progress.add(readCount(raw.properties.headers, "x-stream-offset"))) channel.ack(raw);
     else {
       this.#arrived.push(raw);
-      this.#parts.changed();
+      this.#parts.onChange();
     }
   }
 
   #createDelivery(raw: ConsumeMessage, channel: Channel, closed: () => void): RabbitDelivery {
-    const { courier, names } = this.#parts;
+    const { copier, names } = this.#parts;
     const received = readRaw(raw, this.#parts);
     const { attempts, topic, message } = received;
     const lane = laneFor(message.key ?? message.id);
@@ -136,13 +135,13 @@ export class StreamReader implements Reader {
         this.#progress.settle(readCount(raw.properties.headers, "x-stream-offset"));
         this.#guard.advance(this.#progress.done);
       },
-      // A stream cannot be put in another order: what is tried again comes through the group's own queue.
+      // A stream cannot be reordered, so a retry is delivered through the group's own queue.
       retry: ({ delayMs, charged }) =>
-        courier.copyToRetry(raw, to, { attempt: attempts + (charged ? 1 : 0), delayMs, topic }),
+        copier.copyToRetry(raw, to, { attempt: attempts + (charged ? 1 : 0), delayMs, topic }),
       release: async () => {
         this.#arrived.unshift(raw);
       },
-      deadLetter: (note) => courier.copyToDeadLetters(raw, names.id, note),
+      deadLetter: (note) => copier.copyToDeadLetters(raw, names.id, note),
       onClosed: closed,
     });
   }
@@ -157,7 +156,7 @@ export class StreamReader implements Reader {
     this.#channel = undefined;
     this.#arrived = [];
     for (const delivery of this.#inFlight) delivery.abandon();
-    this.#parts.changed();
+    this.#parts.onChange();
     if (channel === undefined || live === undefined || live.lost.aborted) return;
     const { link } = this.#parts;
     await Promise.resolve()
@@ -168,26 +167,26 @@ export class StreamReader implements Reader {
 
 interface StreamGuardParts {
   readonly link: Link;
-  readonly courier: MessageCopier;
+  readonly copier: MessageCopier;
   readonly settings: RabbitSettings;
-  /** Where the group's position lies. Its broker gives it to one member at a time. */
+  /** The queue that stores the group's position, with a single active consumer. */
   readonly queue: string;
-  /** This member is the one that reads, from here on. */
-  readonly chosen: (live: LiveConnection, position: Position) => Promise<void>;
-  readonly lost: () => void;
+  /** Called when this member is elected to read, with the position after which it starts. */
+  readonly onElected: (live: LiveConnection, position: Position) => Promise<void>;
+  readonly onLost: () => void;
 }
 
 /**
- * Chooses the member of a group that reads a stream, and keeps how far it got. Both lie in one queue with a single
- * active consumer: the position is a message that the reader holds unsettled. A new position is written before the old
- * one is removed, and when the reader dies the broker hands what it held to the next member.
+ * Elects the member of a group that reads a stream, and stores the group's position. Both use one queue with a single
+ * active consumer: the position is a message that the elected member holds unacknowledged. A new position is written
+ * before the old one is acknowledged. When the member dies, the broker delivers the position to the next one.
  */
 class StreamGuard {
   readonly #parts: StreamGuardParts;
   #channel: Channel | undefined;
   #live: LiveConnection | undefined;
   #held: { readonly raw: ConsumeMessage; readonly position: Position } | undefined;
-  /** Its return tells that everything that lay in the queue has been seen. */
+  /** Id of a message written to the queue. When it arrives, all positions stored before it have been read. */
   #probe: string | undefined;
   #reading: Promise<void> | undefined;
   #done = -1;
@@ -201,9 +200,9 @@ class StreamGuard {
     return this.#channel !== undefined;
   }
 
-  /** When nobody reads yet, returns once this member does. */
-  async join(live: LiveConnection, beginning: Position): Promise<void> {
-    const { link, courier, settings, queue } = this.#parts;
+  /** Joins the election. If the queue has no other consumer, resolves when this member reads. */
+  async join(live: LiveConnection, start: Position): Promise<void> {
+    const { link, copier, settings, queue } = this.#parts;
     const channel = await link.openChannel(live);
     this.#channel = channel;
     this.#live = live;
@@ -218,12 +217,12 @@ class StreamGuard {
       if (raw !== null) this.#onMessage(raw, channel, live, resolveElected);
     });
     await link.request(live, `consuming ${queue}`, consuming);
-    await courier.writePosition(queue, writePosition(beginning), randomToken());
+    await copier.writePosition(queue, writePosition(start), randomToken());
     if (consumerCount === 0) await withDeadline(first, settings.timeoutMs, () => undefined);
     await this.#reading;
   }
 
-  /** Everything up to here is settled; written down as soon as what is being written has arrived. */
+  /** Stores `offset` as settled together with all earlier ones, after a write in progress has finished. */
   advance(offset: number): void {
     if (offset > this.#done) this.#done = offset;
     this.#writing ??= this.#writePosition().finally(() => (this.#writing = undefined));
@@ -241,36 +240,36 @@ class StreamGuard {
   }
 
   async #writePosition(): Promise<void> {
-    const { courier, queue } = this.#parts;
+    const { copier, queue } = this.#parts;
     let written = this.#held?.position.offset ?? -1;
     while (this.#done > written && this.#channel !== undefined) {
       written = this.#done;
-      // A position that cannot be written now is written with the next; until then more is repeated after a crash.
-      await courier
+      // A position that could not be written is covered by the next one; until then a crash repeats more messages.
+      await copier
         .writePosition(queue, writePosition({ offset: written, sinceMs: 0 }), randomToken())
         .catch(() => undefined);
     }
   }
 
-  #onMessage(raw: ConsumeMessage, channel: Channel, live: LiveConnection, chosen: () => void): void {
+  #onMessage(raw: ConsumeMessage, channel: Channel, live: LiveConnection, onElected: () => void): void {
     const id = String(raw.properties.messageId);
     if (id === this.#probe) {
       channel.ack(raw);
       const position = this.#held?.position ?? { offset: -1, sinceMs: 0 };
       this.#done = position.offset;
-      this.#reading = this.#parts.chosen(live, position).catch(() => this.#closeChannel(channel));
-      void this.#reading.then(chosen);
+      this.#reading = this.#parts.onElected(live, position).catch(() => this.#closeChannel(channel));
+      void this.#reading.then(onElected);
       return;
     }
     this.#holdPosition(raw, channel);
     if (this.#probe !== undefined) return;
     this.#probe = randomToken();
-    this.#parts.courier
+    this.#parts.copier
       .writePosition(this.#parts.queue, Buffer.from("probe"), this.#probe)
       .catch(() => this.#closeChannel(channel));
   }
 
-  // Of several positions the furthest is kept; probes of members that died in between are thrown away.
+  // Keeps the furthest of several positions and discards probes of members that died.
   #holdPosition(raw: ConsumeMessage, channel: Channel): void {
     const position = readPosition(raw.content);
     const held = this.#held;
@@ -290,7 +289,7 @@ class StreamGuard {
   #onClosed(channel: Channel): void {
     if (this.#channel !== channel) return;
     this.#channel = undefined;
-    this.#parts.lost();
+    this.#parts.onLost();
   }
 }
 
@@ -311,7 +310,7 @@ function declareOffsets(
     });
 }
 
-/** What a group knows about how far it has read a stream, as it lies in a queue of its own. */
+/** How far a group has read a stream, as stored in its offset queue. */
 interface Position {
   /** The last offset that is settled together with all before it, or -1. */
   readonly offset: number;
@@ -321,13 +320,13 @@ interface Position {
 
 type StreamOffset = number | "first" | "next" | { readonly "!": "timestamp"; readonly value: number };
 
-/** The furthest one counts: an older one may still lie there when a process died between writing and removing. */
+/** Returns the furthest position. An older one may remain when a process dies between writing and acknowledging. */
 export function maxPosition(a: Position, b: Position): Position {
   if (a.offset !== b.offset) return a.offset > b.offset ? a : b;
   return a.sinceMs <= b.sinceMs ? a : b;
 }
 
-/** A time is known to the broker in whole seconds, so whoever has only just come asks for what is next instead. */
+/** Converts a position to x-stream-offset. The broker rounds times to seconds, so a new group uses "next" instead. */
 export function toStreamOffset({ offset, sinceMs }: Position, arrivedMs: number): StreamOffset {
   if (offset >= 0) return offset + 1;
   if (sinceMs !== 0 && sinceMs === arrivedMs) return "next";
@@ -344,7 +343,7 @@ export function writePosition({ offset, sinceMs }: Position): Buffer {
   return Buffer.from(`${offset} ${sinceMs}`);
 }
 
-/** Offsets in hand, of which the settled ones may be forgotten by the broker only in order. */
+/** Tracks the offsets in flight to find the offset up to which all messages are settled. */
 export class Progress {
   readonly #open = new Set<number>();
   #seen: number;
@@ -353,7 +352,7 @@ export class Progress {
     this.#seen = offset;
   }
 
-  /** False for what was settled before. */
+  /** Adds an offset. Returns false if it was already added or lies before the start. */
   add(offset: number): boolean {
     if (offset <= this.#seen) return false;
     this.#seen = offset;
@@ -367,7 +366,7 @@ export class Progress {
 
   /** The last offset up to which everything is settled. */
   get done(): number {
-    // A set keeps the order of arrival, so its first is its smallest.
+    // A set keeps insertion order, so its first offset is the smallest.
     const [oldest] = this.#open;
     return oldest === undefined ? this.#seen : oldest - 1;
   }

@@ -4,19 +4,18 @@ import type { Message } from "../../message/index.ts";
 import { Loop, systemClock } from "../../runtime/index.ts";
 import type { Consumption, DeadLetterNote, Delivery, Subscription } from "../../transport/index.ts";
 import { declareGroup, withDeclareChannel } from "./declare.ts";
-import { RabbitDelivery } from "./delivery.ts";
+import { halfDeliveryLimit, RabbitDelivery, readRaw } from "./delivery.ts";
 import { type Link, type LiveConnection, unreachableError } from "./link.ts";
 import type { MessageCopier } from "./message-copier.ts";
 import type { RabbitSettings } from "./options.ts";
 import { QueueReader, type Reader } from "./queue-reader.ts";
-import { halfDeliveryLimit, readRaw } from "./read-raw.ts";
 import { StreamReader } from "./stream-reader.ts";
 import { groupNames, type GroupNames, type Route, routeFor } from "./topology.ts";
 
 export interface SubscriberParts {
-  /** The one that consumes. */
+  /** The consuming connection. */
   readonly link: Link;
-  readonly courier: MessageCopier;
+  readonly copier: MessageCopier;
   readonly settings: RabbitSettings;
   readonly subscription: Subscription;
   readonly receive: (delivery: Delivery) => void;
@@ -24,7 +23,7 @@ export interface SubscriberParts {
 
 const REDECLARE_MS = 60_000;
 
-/** One member of a consumer group: holds its queues open, through every loss of the connection, and hands out. */
+/** One member of a consumer group. It consumes the group's queues, reconnects after failures and delivers messages. */
 export class Subscriber implements Consumption {
   readonly #parts: SubscriberParts;
   readonly #names: GroupNames;
@@ -37,9 +36,9 @@ export class Subscriber implements Consumption {
   #declaredOn: LiveConnection | undefined;
   #declaredAtMs = 0;
   #lastError: string | undefined = "not subscribed yet";
-  /** Why the members could not be counted. Messages flow all the same, only less evenly. */
-  #unshared: string | undefined;
-  #handedOut = 0;
+  /** Why the members could not be counted. Delivery continues, but the queues may be shared unevenly. */
+  #rebalanceError: string | undefined;
+  #inFlightCount = 0;
   #next = 0;
   #isDispatching = false;
   #paused = false;
@@ -74,7 +73,7 @@ export class Subscriber implements Consumption {
     return this.#names.queues;
   }
 
-  /** Subscribed, or going on trying because the broker is away. Throws when the broker refuses what we ask for. */
+  /** Resolves when subscribed or after a first failure, and keeps trying. Throws if the broker refuses the queues. */
   async start(): Promise<void> {
     const outcome = new Promise<Error | undefined>((resolve) => (this.#first = resolve));
     await this.#loop.start();
@@ -85,7 +84,7 @@ export class Subscriber implements Consumption {
   }
 
   deadLetter(message: Message, note: DeadLetterNote): Promise<void> {
-    return this.#parts.courier.copyMessageToDeadLetters(message, this.#names.id, note);
+    return this.#parts.copier.copyMessageToDeadLetters(message, this.#names.id, note);
   }
 
   async pause(): Promise<void> {
@@ -104,8 +103,8 @@ export class Subscriber implements Consumption {
     const { live, trouble } = this.#parts.link;
     if (live === undefined) return { ok: false, detail: `no connection to RabbitMQ: ${trouble}` };
     if (this.#lastError !== undefined) return { ok: false, detail: this.#lastError };
-    if (this.#unshared === undefined) return { ok: true };
-    return { ok: true, detail: `partitions are not shared out at the moment: ${this.#unshared}` };
+    if (this.#rebalanceError === undefined) return { ok: true };
+    return { ok: true, detail: `partitions cannot be rebalanced at the moment: ${this.#rebalanceError}` };
   }
 
   async #step(): Promise<number> {
@@ -117,16 +116,16 @@ export class Subscriber implements Consumption {
     for (const reader of this.#readers) {
       if (reader.open || this.#paused) continue;
       await reader.start(live);
-      if (this.#paused) reader.retire(); // told to the others while this one was not open yet
+      if (this.#paused) reader.retire(); // pause() was called while this reader was opening
     }
     this.#lastError = undefined;
     this.#first?.();
     if (this.#names.queues.length === 1) return REDECLARE_MS;
-    this.#unshared = await this.#share(live).then(() => undefined, errorText);
-    return settings.rebalanceIntervalMs;
+    this.#rebalanceError = await this.#rebalance(live).then(() => undefined, errorText);
+    return settings.rebalanceMs;
   }
 
-  // Again from time to time: somebody may have removed a binding, and nobody is told.
+  // Repeated every minute, because the broker does not report a binding that an operator has removed.
   async #declare(live: LiveConnection): Promise<void> {
     const { link, settings } = this.#parts;
     const nowMs = systemClock.monotonicMs();
@@ -138,9 +137,9 @@ export class Subscriber implements Consumption {
     this.#declaredAtMs = nowMs;
   }
 
-  // The broker gives every queue to whoever came first. Those who have more than their share let some go; the one that
-  // waits longest for a queue gets it, so all members soon have as many.
-  async #share(live: LiveConnection): Promise<void> {
+  // The broker assigns each queue to its first consumer. A member with more than its share releases queues, and the
+  // broker assigns each to the member that has waited longest, so the members soon hold equally many.
+  async #rebalance(live: LiveConnection): Promise<void> {
     const members = await this.#members.count(live);
     const active = this.#readers.filter((reader) => reader.active);
     const share = Math.ceil(this.#names.queues.length / members);
@@ -159,27 +158,27 @@ export class Subscriber implements Consumption {
       link,
       queue,
       prefetch: Math.min(subscription.prefetch, 65_535),
-      read: (raw, channel, closed) => this.#createDelivery({ raw, channel, queue, closed }),
-      changed: () => this.#onChange(),
+      read: (raw, channel, onClosed) => this.#createDelivery({ raw, channel, queue, onClosed }),
+      onChange: () => this.#onChange(),
     });
   }
 
   #createStreamReaders(): Reader[] {
-    const { link, courier, settings, subscription } = this.#parts;
+    const { link, copier, settings, subscription } = this.#parts;
     return subscription.topics.flatMap(({ from }, n) => {
       const streamQueue = this.#routes[n]?.streamQueue;
       if (streamQueue === undefined) return [];
       const reader = new StreamReader({
         link,
-        courier,
+        copier,
         settings,
         subscription,
         routes: this.#routes,
         names: this.#names,
         streamQueue,
         from,
-        settled: () => (this.#handedOut -= 1),
-        changed: () => this.#onChange(),
+        onSettled: () => (this.#inFlightCount -= 1),
+        onChange: () => this.#onChange(),
       });
       return [reader];
     });
@@ -190,15 +189,15 @@ export class Subscriber implements Consumption {
     if (!this.#paused && this.#readers.some((reader) => !reader.open)) this.#loop.wake();
   }
 
-  // Each queue may fill the prefetch alone, so what came is handed out from all of them in turn.
+  // Each queue alone may fill the prefetch, so messages are delivered from all queues in turn.
   #dispatch(): void {
     if (this.#isDispatching) return;
     this.#isDispatching = true;
     try {
-      while (!this.#paused && this.#handedOut < this.#parts.subscription.prefetch) {
+      while (!this.#paused && this.#inFlightCount < this.#parts.subscription.prefetch) {
         const delivery = this.#takeNext();
         if (delivery === undefined) break;
-        this.#handedOut += 1;
+        this.#inFlightCount += 1;
         this.#parts.receive(delivery);
       }
     } finally {
@@ -218,9 +217,9 @@ export class Subscriber implements Consumption {
     raw: ConsumeMessage;
     channel: Channel;
     queue: string;
-    closed: () => void;
+    onClosed: () => void;
   }): RabbitDelivery {
-    const { courier, settings, subscription } = this.#parts;
+    const { copier, settings, subscription } = this.#parts;
     const { raw, channel, queue } = from;
     const received = readRaw(raw, { subscription, settings, routes: this.#routes });
     const { attempts, redeliveries, topic } = received;
@@ -228,41 +227,41 @@ export class Subscriber implements Consumption {
     return new RabbitDelivery(received, {
       ack: () => channel.ack(raw),
       retry: ({ delayMs, charged }) =>
-        courier.copyToRetry(raw, to, { attempt: attempts + (charged ? 1 : 0), delayMs, topic }),
+        copier.copyToRetry(raw, to, { attempt: attempts + (charged ? 1 : 0), delayMs, topic }),
       release: async () => {
-        // When the channel closes everything goes back in its order; said one by one, a quorum queue mixes it up.
+        // Closing the channel returns all messages in order; a quorum queue reorders messages that are returned singly.
         if (this.#paused) return;
         if (redeliveries < halfDeliveryLimit(settings)) channel.nack(raw, false, true);
         else {
-          // A copy begins to count anew; the broker would put this one aside some day.
-          await courier.copyToRetry(raw, to, { attempt: attempts, delayMs: 0, topic });
+          // A copy restarts the broker's count, which would otherwise reach the delivery limit.
+          await copier.copyToRetry(raw, to, { attempt: attempts, delayMs: 0, topic });
           channel.ack(raw);
         }
       },
-      deadLetter: (note) => courier.copyToDeadLetters(raw, this.#names.id, note),
+      deadLetter: (note) => copier.copyToDeadLetters(raw, this.#names.id, note),
       onClosed: () => {
-        this.#handedOut -= 1;
-        from.closed();
+        this.#inFlightCount -= 1;
+        from.onClosed();
       },
     });
   }
 }
 
-// Answers of the broker about what we asked for; anything else may pass.
+// These codes mean that the broker refused a declaration. Other errors are retried.
 function findRefusal(error: unknown, group: string): Error | undefined {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   if (code !== 403 && code !== 405 && code !== 406) return undefined;
   return new SagaboxError(
     "OPTIONS_INVALID",
     `RabbitMQ refused the queues of group "${group}". Queues and partitions of a group cannot be changed while they ` +
-      `exist, and the account must be allowed to declare them. It said: ${(error as Error).message}`,
+      `exist, and the account must be allowed to declare them. The broker's reason: ${(error as Error).message}`,
     { cause: error },
   );
 }
 
 /**
- * Counts the members of a group: each is a consumer of a queue that stays empty. The queue is replicated, so that the
- * count survives the loss of a node.
+ * Counts the members of a group. Each member consumes a queue that stays empty, and the broker reports the number of
+ * its consumers. The queue is replicated, so that the count survives the loss of a node.
  */
 class MemberCounter {
   readonly #link: Link;

@@ -1,13 +1,20 @@
 import { expect, test } from "vitest";
 import { aMessage } from "../../../test/support/messages.ts";
 import { laneFor } from "../../message/index.ts";
-import { returnBinding, roundToDelayStep, planWaitingQueue } from "./delay-steps.ts";
-import { laneBindings, laneKey } from "./names.ts";
-import { groupNames, routeFor, routingKeyFor } from "./topology.ts";
+import {
+  groupNames,
+  laneBindings,
+  laneKey,
+  planWaitingQueue,
+  returnBinding,
+  roundToDelayStep,
+  routeFor,
+  routingKeyFor,
+} from "./topology.ts";
 
 const settings = { prefix: "dp", broadcasts: new Set(["events.config.changed"]) };
 
-test("B6: an event goes through the topic exchange of its domain, with service, type and severity as its key", () => {
+test("B6: an event is published to the topic exchange of its domain, with service, type and severity as its key", () => {
   const route = routeFor("events.order.created", "event", settings);
   expect(route).toEqual({
     kind: "event",
@@ -22,7 +29,7 @@ test("B6: an event goes through the topic exchange of its domain, with service, 
   );
 });
 
-test("B6: a command goes through the direct exchange of its service, with service and operation as its key", () => {
+test("B6: a command is published to the direct exchange of its service, with service and operation as its key", () => {
   const route = routeFor("commands.stock.reserve", "command", settings);
   expect(route).toMatchObject({ exchange: "dp.command.stock", exchangeType: "direct" });
   expect(routingKeyFor(aMessage({ topic: "commands.stock.reserve", kind: "command" }), route)).toBe(
@@ -31,14 +38,14 @@ test("B6: a command goes through the direct exchange of its service, with servic
   expect(routeFor("commands.reindex", "command", settings).binding).toBe("reindex.reindex");
 });
 
-test("B6: a topic that is listed as a broadcast goes through a fanout exchange", () => {
+test("B6: a topic listed in broadcasts uses a fanout exchange", () => {
   expect(routeFor("events.config.changed", "event", settings)).toMatchObject({
     exchange: "dp.broadcast.config.changed",
     exchangeType: "fanout",
   });
 });
 
-test("B6: a stream has a queue of its own", () => {
+test("B6: each stream has its own queue", () => {
   expect(routeFor("streams.clicks", "stream", settings)).toMatchObject({
     exchange: "dp.stream",
     binding: "clicks",
@@ -46,7 +53,7 @@ test("B6: a stream has a queue of its own", () => {
   });
 });
 
-test("B6: the names of a group begin with the prefix and tell service and group", () => {
+test("B6: the names of a group contain prefix, service and group", () => {
   const names = groupNames("dp", { service: "shop", group: "billing" }, 2);
   expect(names).toEqual({
     id: "shop.billing",
@@ -61,7 +68,7 @@ test("B6: the names of a group begin with the prefix and tell service and group"
   ]);
 });
 
-test("no two groups share a name, whatever their services are called", () => {
+test("two groups never share a name", () => {
   const ids = [
     ["a.b", "c"],
     ["a", "b.c"],
@@ -72,7 +79,7 @@ test("no two groups share a name, whatever their services are called", () => {
   expect(new Set(ids).size).toBe(ids.length);
 });
 
-test("names and keys stay within what the broker allows, and long ones stay different", () => {
+test("long names and keys are shortened to the broker's limit and stay different", () => {
   const long = `${"x".repeat(60)}.`.repeat(4);
   const topics = [`${long}a`, `${long}b`];
   const routes = topics.map((topic) => routeFor(topic, "event", settings));
@@ -90,7 +97,7 @@ test("names and keys stay within what the broker allows, and long ones stay diff
 });
 
 test.each([1, 2, 8, 16, 32, 64, 256])(
-  "with %i partitions every key is bound to exactly one of them",
+  "with %i partitions, every key is bound to exactly one partition",
   (partitions) => {
     for (let n = 0; n < 500; n++) {
       const key = laneKey({ key: `key-${n}`, id: "m" });
@@ -108,7 +115,7 @@ function matches(binding: string, key: string): boolean {
   return wanted.length === words.length && wanted.every((word, n) => word === "*" || word === words[n]);
 }
 
-test("a message without a key is spread by its id", () => {
+test("a message without a key is assigned a partition by its id", () => {
   expect(laneKey({ key: null, id: "m-1" })).toBe(laneKey({ key: "m-1", id: "other" }));
 });
 
@@ -124,16 +131,16 @@ test.each([
   [3_599_999, 3_600_000],
   [86_400_001, 172_800_000],
   [1e15, 30 * 86_400_000],
-])("a delay of %i ms waits %i ms", (asked, waits) => {
-  expect(roundToDelayStep(asked)).toBe(waits);
+])("a delay of %i ms is rounded to %i ms", (delayMs, roundedMs) => {
+  expect(roundToDelayStep(delayMs)).toBe(roundedMs);
 });
 
-test("the rungs of the ladder are few", () => {
+test("delays are rounded to few steps", () => {
   const steps = new Set(Array.from({ length: 36_000 }, (_, n) => roundToDelayStep((n + 1) * 100)));
   expect(steps.size).toBeLessThan(70);
 });
 
-test("a waiting queue belongs to one day, and is removed after its last message has left", () => {
+test("a waiting queue is used for one day and expires after its last message has left", () => {
   const waiting = planWaitingQueue("dp", "shop", 600, Date.UTC(2026, 10, 3, 23, 59));
   expect(waiting.queue).toBe("dp.retry.shop.600ms.20261103");
   expect(waiting.binding).toBe("600ms.20261103.dp.queue.shop.#");

@@ -49,7 +49,8 @@ export function pack(folder: string): string {
   try {
     for (const name of sources) cpSync(join(checkout, name), join(copy, name), { recursive: true });
     mkdirSync(join(copy, "node_modules"));
-    symlinkSync(join(checkout, "node_modules/typescript"), join(copy, "node_modules/typescript"));
+    for (const tool of ["typescript", "rolldown"])
+      symlinkSync(join(checkout, "node_modules", tool), join(copy, "node_modules", tool));
     execFileSync(process.execPath, ["scripts/build.mjs"], { cwd: copy, stdio: "pipe" });
     const text = execFileSync("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", folder], {
       cwd: copy,

@@ -17,7 +17,7 @@ async function openService() {
   await bus.run();
   const { id } = await bus.transaction((tx) => tx.publish(Placed, { id: "o-1" }));
   const countHandled = async (): Promise<number | null> =>
-    (await pool.query("select from sagabox.consumer_inbox where consumer = 'books'")).rowCount;
+    (await pool.query("select from sagabox.consumer_inbox where consumer_name = 'books'")).rowCount;
   await expect.poll(countHandled, { timeout: 20_000 }).toBe(1);
   const rows = async (statements: readonly string[]): Promise<unknown[]> =>
     (await Promise.all(statements.map((sql) => pool.query(sql)))).flatMap(
@@ -43,7 +43,7 @@ test("G7, archive: a partition that should be gone is found and dropped, and wha
 
 test("G7, inbox growth: rows that nothing can bring again are forgotten, others stay", async () => {
   const { url, pool, rows } = await openService();
-  await pool.query(`insert into sagabox.consumer_inbox (consumer, event_id, source_topic, event_type, consumed_at)
+  await pool.query(`insert into sagabox.consumer_inbox (consumer_name, event_id, source_topic, event_type, consumed_at)
                       select 'books', 'old-' || n, 'events.order.placed', 'order.placed', now() - interval '60 days'
                         from generate_series(1, 25) n`);
   const book = new Runbook("inbox-growth", url);

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { RecordingObserver } from "../../test/support/recording-observer.ts";
-import { ConsumerWatch } from "./consumer-watch.ts";
+import { ConsumerWatch } from "./periodic-services.ts";
 
 function house() {
   const observer = new RecordingObserver();

@@ -355,262 +355,16 @@ select count(*)::integer as count
       where consumed_at < clock_timestamp() - $1::double precision * interval '1 ms'
       limit 1000000) as old;
 
--- ══ src/admin/dead-letters/replay-statements.ts ════════════════════════════════════════════════════════════════════
-
--- sagabox.letters.page: without a filter
-with looked as materialized (
-  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
-      letter.written_at, letter.held_lane
-    from "sagabox".dead_letter as letter
-    where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
-      and (letter.place, letter.written_at, letter.message_id) > ($3::text::bigint, $4::text::timestamptz, $5::text)
-      and true
-      and letter.closed_at is null
-    order by letter.place, letter.written_at, letter.message_id
-    limit $6::integer
-), lined as materialized (
-  select letter.*, lag(letter.place, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
-      letter.key order by letter.place, letter.written_at, letter.message_id) as after_place,
-      lag(letter.written_at, 1, '-infinity'::timestamptz) over (partition by letter.origin, letter.consumer,
-          letter.topic, letter.key order by letter.place, letter.written_at, letter.message_id) as after_at,
-      lag(letter.message_id, 1, ''::text) over (partition by letter.origin, letter.consumer, letter.topic,
-          letter.key order by letter.place, letter.written_at, letter.message_id) as after_id
-    from looked as letter
-), judged as materialized (
-  select letter.*, letter.key is not null and bool_or(
-        (letter.held_lane is not null and letter.after_place > -2) or exists (
-          select 1 from "sagabox".dead_letter as earlier
-            where letter.key is not null and earlier.closed_at is null and earlier.key is not null
-              and hashtextextended(earlier.key, 0) = hashtextextended(letter.key, 0) and earlier.key = letter.key
-              and earlier.topic = letter.topic and earlier.origin = letter.origin
-              and earlier.consumer is not distinct from letter.consumer
-              and (earlier.place, earlier.written_at, earlier.message_id) < (letter.place, letter.written_at,
-                  letter.message_id)
-              and (earlier.place, earlier.written_at, earlier.message_id) > (letter.after_place, letter.after_at,
-                  letter.after_id)
-        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.place,
-            letter.written_at, letter.message_id) as waits
-    from lined as letter
-)
-select letter.id::text, letter.message_id, letter.topic, letter.key, letter.place::text,
-    to_char(letter.written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at, letter.waits
-  from judged as letter
-  order by letter.place, letter.written_at, letter.message_id;
-
--- sagabox.letters.page: with every filter
-with looked as materialized (
-  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
-      letter.written_at, letter.held_lane
-    from "sagabox".dead_letter as letter
-    where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
-      and (letter.place, letter.written_at, letter.message_id) > ($3::text::bigint, $4::text::timestamptz, $5::text)
-      and true
-      and letter.closed_at is null
-      and letter.fingerprint = $7::text
-      and letter.origin = $8::text
-      and letter.consumer = $9::text
-      and letter.type = $10::text
-      and letter.topic = $11::text
-      and letter.reason = $12::text
-      and letter.message_id = $13::text
-      and letter.key = $14::text
-      and letter.correlation_id = $15::text
-      and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($16::text)) > 0
-      and letter.failed_at >= $17::text::timestamptz
-      and letter.failed_at < $18::text::timestamptz
-    order by letter.place, letter.written_at, letter.message_id
-    limit $6::integer
-), lined as materialized (
-  select letter.*, lag(letter.place, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
-      letter.key order by letter.place, letter.written_at, letter.message_id) as after_place,
-      lag(letter.written_at, 1, '-infinity'::timestamptz) over (partition by letter.origin, letter.consumer,
-          letter.topic, letter.key order by letter.place, letter.written_at, letter.message_id) as after_at,
-      lag(letter.message_id, 1, ''::text) over (partition by letter.origin, letter.consumer, letter.topic,
-          letter.key order by letter.place, letter.written_at, letter.message_id) as after_id
-    from looked as letter
-), judged as materialized (
-  select letter.*, letter.key is not null and bool_or(
-        (letter.held_lane is not null and letter.after_place > -2) or exists (
-          select 1 from "sagabox".dead_letter as earlier
-            where letter.key is not null and earlier.closed_at is null and earlier.key is not null
-              and hashtextextended(earlier.key, 0) = hashtextextended(letter.key, 0) and earlier.key = letter.key
-              and earlier.topic = letter.topic and earlier.origin = letter.origin
-              and earlier.consumer is not distinct from letter.consumer
-              and (earlier.place, earlier.written_at, earlier.message_id) < (letter.place, letter.written_at,
-                  letter.message_id)
-              and (earlier.place, earlier.written_at, earlier.message_id) > (letter.after_place, letter.after_at,
-                  letter.after_id)
-        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.place,
-            letter.written_at, letter.message_id) as waits
-    from lined as letter
-)
-select letter.id::text, letter.message_id, letter.topic, letter.key, letter.place::text,
-    to_char(letter.written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at, letter.waits
-  from judged as letter
-  order by letter.place, letter.written_at, letter.message_id;
-
--- sagabox.letters.close_in_order
-with given as materialized (
-  select * from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[]) as given (id, lane, stream)
-), looked as materialized (
-  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
-      letter.written_at, letter.held_lane, given.lane, given.stream
-    from given
-    join "sagabox".dead_letter as letter on letter.id = given.id
-    where letter.closed_at is null
-), lined as materialized (
-  select letter.*, lag(letter.place, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
-      letter.key order by letter.place, letter.written_at, letter.message_id) as after_place,
-      lag(letter.written_at, 1, '-infinity'::timestamptz) over (partition by letter.origin, letter.consumer,
-          letter.topic, letter.key order by letter.place, letter.written_at, letter.message_id) as after_at,
-      lag(letter.message_id, 1, ''::text) over (partition by letter.origin, letter.consumer, letter.topic,
-          letter.key order by letter.place, letter.written_at, letter.message_id) as after_id
-    from looked as letter
-), judged as materialized (
-  select letter.*, letter.key is not null and bool_or(
-        (letter.held_lane is not null and letter.after_place > -2) or exists (
-          select 1 from "sagabox".dead_letter as earlier
-            where letter.key is not null and earlier.closed_at is null and earlier.key is not null
-              and hashtextextended(earlier.key, 0) = hashtextextended(letter.key, 0) and earlier.key = letter.key
-              and earlier.topic = letter.topic and earlier.origin = letter.origin
-              and earlier.consumer is not distinct from letter.consumer
-              and (earlier.place, earlier.written_at, earlier.message_id) < (letter.place, letter.written_at,
-                  letter.message_id)
-              and (earlier.place, earlier.written_at, earlier.message_id) > (letter.after_place, letter.after_at,
-                  letter.after_id)
-        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.place,
-            letter.written_at, letter.message_id) as waits
-    from lined as letter
-), locked as materialized (
-  select letter.id
-    from "sagabox".dead_letter as letter
-    where letter.id in (select id from given) and letter.closed_at is null
-    order by letter.id
-    for update skip locked
-), free as materialized (
-  select letter.*,
-      letter.key is null or bool_and(letter.id in (select id from locked)) over (partition by letter.origin,
-          letter.consumer, letter.topic, letter.key order by letter.place, letter.written_at,
-          letter.message_id) as in_line
-    from judged as letter
-    left join "sagabox".consumer_group as reader on reader.name = letter.consumer
-    where not letter.waits
-      and not exists (
-        select 1 from "sagabox".queue as moving
-          where letter.stream is not null and letter.origin = 'consumer'
-            and moving.lane = reader.id * 256 + letter.lane and moving.stream = letter.stream
-            and exists (select 1 from "sagabox".dead_letter as sent
-                where sent.message_id = moving.message_id and sent.consumer = letter.consumer
-                  and sent.closed_as = 'replayed'))
-      and not exists (
-        select 1 from "sagabox".outbox as moving
-          where letter.stream is not null and letter.origin = 'outbox' and moving.again
-            and moving.due_at < 'infinity' and moving.lane = letter.lane and moving.stream = letter.stream)
-)
-update "sagabox".dead_letter as letter
-  set closed_at = clock_timestamp(), closed_as = 'replayed'
-  from free
-  where letter.id = free.id and free.in_line and letter.id in (select id from locked)
-  returning letter.id::text, letter.origin, letter.consumer, letter.message_id, letter.type, letter.topic,
-    letter.reason, letter.attempts, letter.error_message, letter.traceparent, letter.fingerprint,
-    letter.held_lane, letter.held_seq::text, free.lane, free.stream::text;
-
--- sagabox.letters.rearm
-select id::text from unnest($1::text::bigint[]) as id where "sagabox".dead_letter_rearm(id);
-
--- sagabox.letters.keep
-select given.id::text, "sagabox".dead_letter_keep_copy(given.id, given.lane, null, given.stream)::text as written_on
-  from unnest($1::text::bigint[], $2::text::smallint[], $3::text::bigint[]) as given (id, lane, stream);
-
--- sagabox.letters.deliver
-insert into "sagabox".queue
-    (lane, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
-select reader.id * 256 + given.lane, given.stream, letter.topic, letter.type, letter.message_id,
-    given.written_on, letter.priority, 0, letter.max_attempts, clock_timestamp(),
-    case when letter.expires_at > clock_timestamp() then letter.expires_at end
-  from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[], $4::text::date[])
-    as given (id, lane, stream, written_on)
-  join "sagabox".dead_letter as letter on letter.id = given.id
-  join "sagabox".consumer_group as reader on reader.name = letter.consumer
-  where exists (select 1 from "sagabox".relay_lane where relay_lane.scope = reader.id)
-  order by letter.place, letter.written_at, letter.message_id
-  returning message_id, lane, seq::text;
-
--- sagabox.letters.send
-insert into "sagabox".outbox
-    (again, lane, seq, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at,
-        expires_at)
-select true, sorted.lane, nextval('"sagabox".outbox_seq'), sorted.stream, sorted.topic, sorted.type,
-    sorted.message_id, sorted.written_on, sorted.priority, 0, sorted.max_attempts, clock_timestamp(),
-    case when sorted.expires_at > clock_timestamp() then sorted.expires_at end
-  from (select given.lane, given.stream, given.written_on, letter.topic, letter.type, letter.message_id,
-        letter.priority, letter.max_attempts, letter.expires_at
-      from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[], $4::text::date[])
-        as given (id, lane, stream, written_on)
-      join "sagabox".dead_letter as letter on letter.id = given.id
-      order by letter.place, letter.written_at, letter.message_id) as sorted
-  returning message_id, lane, seq::text;
-
--- sagabox.letters.outcomes
-select given.id::text, coalesce(delivery.seq, sending.seq) is not null as waiting,
-    coalesce(delivery.attempts, sending.attempts, 0)::integer as attempts,
-    coalesce(delivery.last_error, sending.last_error) as last_error,
-    again.id::text as letter, again.fingerprint, again.consumer, again.type, again.reason, again.error_type,
-    again.error_message
-  from unnest($1::text::bigint[], $2::text::text[], $3::text::integer[], $4::text::bigint[])
-    as given (id, line, lane, seq)
-  join "sagabox".dead_letter as letter on letter.id = given.id
-  left join "sagabox".queue as delivery
-  on given.line = 'queue' and delivery.lane = given.lane and delivery.seq = given.seq
-    and delivery.message_id = letter.message_id
-  left join "sagabox".outbox as sending
-  on given.line = 'outbox' and sending.lane = given.lane and sending.seq = given.seq
-    and sending.message_id = letter.message_id
-  left join lateral (
-    select * from "sagabox".dead_letter as next
-      where next.message_id = letter.message_id and next.origin = letter.origin
-        and next.consumer is not distinct from letter.consumer and next.id > letter.id
-      order by next.id limit 1
-  ) as again on true;
-
--- sagabox.letters.held: without a filter
-select count(*)::integer as count
-  from (select 1 from "sagabox".dead_letter as letter
-      where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
-        and true
-        and letter.closed_at is null
-      limit 100000) as left_over;
-
--- sagabox.letters.held: with every filter
-select count(*)::integer as count
-  from (select 1 from "sagabox".dead_letter as letter
-      where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
-        and true
-        and letter.closed_at is null
-        and letter.fingerprint = $3::text
-        and letter.origin = $4::text
-        and letter.consumer = $5::text
-        and letter.type = $6::text
-        and letter.topic = $7::text
-        and letter.reason = $8::text
-        and letter.message_id = $9::text
-        and letter.key = $10::text
-        and letter.correlation_id = $11::text
-        and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($12::text)) > 0
-        and letter.failed_at >= $13::text::timestamptz
-        and letter.failed_at < $14::text::timestamptz
-      limit 100000) as left_over;
-
 -- ══ src/admin/dead-letters/statements.ts ═══════════════════════════════════════════════════════════════════════════
 
--- sagabox.letters.unnamed
+-- sagabox.dead_letter_admin.ungrouped
 select id::text, consumer, type, reason, error_type, error_message
   from "sagabox".dead_letter
   where fingerprint is null and closed_at is null
   order by place, written_at, message_id
   limit $1::integer;
 
--- sagabox.letters.name
+-- sagabox.dead_letter_admin.set_fingerprints
 update "sagabox".dead_letter as letter
   set fingerprint = given.fingerprint,
     place = case when letter.place >= 0 then letter.place else coalesce(
@@ -619,7 +373,7 @@ update "sagabox".dead_letter as letter
   from unnest($1::text::bigint[], $2::text::text[]) as given (id, fingerprint)
   where letter.id = given.id and letter.fingerprint is null;
 
--- sagabox.letters.groups: without a filter
+-- sagabox.dead_letter_admin.groups: without a filter
 with counted as materialized (
   select letter.fingerprint, count(*)::integer as open, min(letter.failed_at) as first_at,
       max(letter.failed_at) as last_at, max(letter.id) as sample
@@ -648,7 +402,7 @@ select counted.fingerprint, counted.open, to_char(counted.first_at at time zone 
     offset $2::integer
   limit $1::integer;
 
--- sagabox.letters.groups: with every filter
+-- sagabox.dead_letter_admin.groups: with every filter
 with counted as materialized (
   select letter.fingerprint, count(*)::integer as open, min(letter.failed_at) as first_at,
       max(letter.failed_at) as last_at, max(letter.id) as sample
@@ -689,10 +443,10 @@ select counted.fingerprint, counted.open, to_char(counted.first_at at time zone 
     offset $2::integer
   limit $1::integer;
 
--- sagabox.letters.newest
+-- sagabox.dead_letter_admin.newest
 select coalesce(max(id), 0)::text as id from "sagabox".dead_letter;
 
--- sagabox.letters.workers
+-- sagabox.dead_letter_admin.workers
 select asked.name as consumer, known.id is not null as known,
     exists (select 1 from "sagabox".member
         where member.scope = known.id and member.lease_until > clock_timestamp()) as working
@@ -700,201 +454,7 @@ select asked.name as consumer, known.id is not null as known,
   left join (select id, name from "sagabox".consumer_group union all select 0, null) as known
   on known.name is not distinct from asked.name;
 
--- sagabox.letters.page: without a filter
-with looked as materialized (
-  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
-      letter.written_at, letter.held_lane
-    from "sagabox".dead_letter as letter
-    where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
-      and (letter.place, letter.written_at, letter.message_id) > ($3::text::bigint, $4::text::timestamptz, $5::text)
-      and true
-      and letter.closed_at is null
-    order by letter.place, letter.written_at, letter.message_id
-    limit $6::integer
-), lined as materialized (
-  select letter.*, lag(letter.place, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
-      letter.key order by letter.place, letter.written_at, letter.message_id) as after_place,
-      lag(letter.written_at, 1, '-infinity'::timestamptz) over (partition by letter.origin, letter.consumer,
-          letter.topic, letter.key order by letter.place, letter.written_at, letter.message_id) as after_at,
-      lag(letter.message_id, 1, ''::text) over (partition by letter.origin, letter.consumer, letter.topic,
-          letter.key order by letter.place, letter.written_at, letter.message_id) as after_id
-    from looked as letter
-), judged as materialized (
-  select letter.*, letter.key is not null and bool_or(
-        (letter.held_lane is not null and letter.after_place > -2) or exists (
-          select 1 from "sagabox".dead_letter as earlier
-            where letter.key is not null and earlier.closed_at is null and earlier.key is not null
-              and hashtextextended(earlier.key, 0) = hashtextextended(letter.key, 0) and earlier.key = letter.key
-              and earlier.topic = letter.topic and earlier.origin = letter.origin
-              and earlier.consumer is not distinct from letter.consumer
-              and (earlier.place, earlier.written_at, earlier.message_id) < (letter.place, letter.written_at,
-                  letter.message_id)
-              and (earlier.place, earlier.written_at, earlier.message_id) > (letter.after_place, letter.after_at,
-                  letter.after_id)
-        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.place,
-            letter.written_at, letter.message_id) as waits
-    from lined as letter
-)
-select letter.id::text, letter.message_id, letter.topic, letter.key, letter.place::text,
-    to_char(letter.written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at, letter.waits
-  from judged as letter
-  order by letter.place, letter.written_at, letter.message_id;
-
--- sagabox.letters.page: with every filter
-with looked as materialized (
-  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
-      letter.written_at, letter.held_lane
-    from "sagabox".dead_letter as letter
-    where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
-      and (letter.place, letter.written_at, letter.message_id) > ($3::text::bigint, $4::text::timestamptz, $5::text)
-      and true
-      and letter.closed_at is null
-      and letter.fingerprint = $7::text
-      and letter.origin = $8::text
-      and letter.consumer = $9::text
-      and letter.type = $10::text
-      and letter.topic = $11::text
-      and letter.reason = $12::text
-      and letter.message_id = $13::text
-      and letter.key = $14::text
-      and letter.correlation_id = $15::text
-      and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($16::text)) > 0
-      and letter.failed_at >= $17::text::timestamptz
-      and letter.failed_at < $18::text::timestamptz
-    order by letter.place, letter.written_at, letter.message_id
-    limit $6::integer
-), lined as materialized (
-  select letter.*, lag(letter.place, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
-      letter.key order by letter.place, letter.written_at, letter.message_id) as after_place,
-      lag(letter.written_at, 1, '-infinity'::timestamptz) over (partition by letter.origin, letter.consumer,
-          letter.topic, letter.key order by letter.place, letter.written_at, letter.message_id) as after_at,
-      lag(letter.message_id, 1, ''::text) over (partition by letter.origin, letter.consumer, letter.topic,
-          letter.key order by letter.place, letter.written_at, letter.message_id) as after_id
-    from looked as letter
-), judged as materialized (
-  select letter.*, letter.key is not null and bool_or(
-        (letter.held_lane is not null and letter.after_place > -2) or exists (
-          select 1 from "sagabox".dead_letter as earlier
-            where letter.key is not null and earlier.closed_at is null and earlier.key is not null
-              and hashtextextended(earlier.key, 0) = hashtextextended(letter.key, 0) and earlier.key = letter.key
-              and earlier.topic = letter.topic and earlier.origin = letter.origin
-              and earlier.consumer is not distinct from letter.consumer
-              and (earlier.place, earlier.written_at, earlier.message_id) < (letter.place, letter.written_at,
-                  letter.message_id)
-              and (earlier.place, earlier.written_at, earlier.message_id) > (letter.after_place, letter.after_at,
-                  letter.after_id)
-        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.place,
-            letter.written_at, letter.message_id) as waits
-    from lined as letter
-)
-select letter.id::text, letter.message_id, letter.topic, letter.key, letter.place::text,
-    to_char(letter.written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at, letter.waits
-  from judged as letter
-  order by letter.place, letter.written_at, letter.message_id;
-
--- sagabox.letters.close_in_order
-with given as materialized (
-  select * from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[]) as given (id, lane, stream)
-), looked as materialized (
-  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
-      letter.written_at, letter.held_lane, given.lane, given.stream
-    from given
-    join "sagabox".dead_letter as letter on letter.id = given.id
-    where letter.closed_at is null
-), lined as materialized (
-  select letter.*, lag(letter.place, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
-      letter.key order by letter.place, letter.written_at, letter.message_id) as after_place,
-      lag(letter.written_at, 1, '-infinity'::timestamptz) over (partition by letter.origin, letter.consumer,
-          letter.topic, letter.key order by letter.place, letter.written_at, letter.message_id) as after_at,
-      lag(letter.message_id, 1, ''::text) over (partition by letter.origin, letter.consumer, letter.topic,
-          letter.key order by letter.place, letter.written_at, letter.message_id) as after_id
-    from looked as letter
-), judged as materialized (
-  select letter.*, letter.key is not null and bool_or(
-        (letter.held_lane is not null and letter.after_place > -2) or exists (
-          select 1 from "sagabox".dead_letter as earlier
-            where letter.key is not null and earlier.closed_at is null and earlier.key is not null
-              and hashtextextended(earlier.key, 0) = hashtextextended(letter.key, 0) and earlier.key = letter.key
-              and earlier.topic = letter.topic and earlier.origin = letter.origin
-              and earlier.consumer is not distinct from letter.consumer
-              and (earlier.place, earlier.written_at, earlier.message_id) < (letter.place, letter.written_at,
-                  letter.message_id)
-              and (earlier.place, earlier.written_at, earlier.message_id) > (letter.after_place, letter.after_at,
-                  letter.after_id)
-        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.place,
-            letter.written_at, letter.message_id) as waits
-    from lined as letter
-), locked as materialized (
-  select letter.id
-    from "sagabox".dead_letter as letter
-    where letter.id in (select id from given) and letter.closed_at is null
-    order by letter.id
-    for update skip locked
-), free as materialized (
-  select letter.*,
-      letter.key is null or bool_and(letter.id in (select id from locked)) over (partition by letter.origin,
-          letter.consumer, letter.topic, letter.key order by letter.place, letter.written_at,
-          letter.message_id) as in_line
-    from judged as letter
-    left join "sagabox".consumer_group as reader on reader.name = letter.consumer
-    where not letter.waits
-      and not exists (
-        select 1 from "sagabox".queue as moving
-          where letter.stream is not null and letter.origin = 'consumer'
-            and moving.lane = reader.id * 256 + letter.lane and moving.stream = letter.stream
-            and exists (select 1 from "sagabox".dead_letter as sent
-                where sent.message_id = moving.message_id and sent.consumer = letter.consumer
-                  and sent.closed_as = 'replayed'))
-      and not exists (
-        select 1 from "sagabox".outbox as moving
-          where letter.stream is not null and letter.origin = 'outbox' and moving.again
-            and moving.due_at < 'infinity' and moving.lane = letter.lane and moving.stream = letter.stream)
-)
-update "sagabox".dead_letter as letter
-  set closed_at = clock_timestamp(), closed_as = 'replayed'
-  from free
-  where letter.id = free.id and free.in_line and letter.id in (select id from locked)
-  returning letter.id::text, letter.origin, letter.consumer, letter.message_id, letter.type, letter.topic,
-    letter.reason, letter.attempts, letter.error_message, letter.traceparent, letter.fingerprint,
-    letter.held_lane, letter.held_seq::text, free.lane, free.stream::text;
-
--- sagabox.letters.rearm
-select id::text from unnest($1::text::bigint[]) as id where "sagabox".dead_letter_rearm(id);
-
--- sagabox.letters.keep
-select given.id::text, "sagabox".dead_letter_keep_copy(given.id, given.lane, null, given.stream)::text as written_on
-  from unnest($1::text::bigint[], $2::text::smallint[], $3::text::bigint[]) as given (id, lane, stream);
-
--- sagabox.letters.deliver
-insert into "sagabox".queue
-    (lane, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
-select reader.id * 256 + given.lane, given.stream, letter.topic, letter.type, letter.message_id,
-    given.written_on, letter.priority, 0, letter.max_attempts, clock_timestamp(),
-    case when letter.expires_at > clock_timestamp() then letter.expires_at end
-  from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[], $4::text::date[])
-    as given (id, lane, stream, written_on)
-  join "sagabox".dead_letter as letter on letter.id = given.id
-  join "sagabox".consumer_group as reader on reader.name = letter.consumer
-  where exists (select 1 from "sagabox".relay_lane where relay_lane.scope = reader.id)
-  order by letter.place, letter.written_at, letter.message_id
-  returning message_id, lane, seq::text;
-
--- sagabox.letters.send
-insert into "sagabox".outbox
-    (again, lane, seq, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at,
-        expires_at)
-select true, sorted.lane, nextval('"sagabox".outbox_seq'), sorted.stream, sorted.topic, sorted.type,
-    sorted.message_id, sorted.written_on, sorted.priority, 0, sorted.max_attempts, clock_timestamp(),
-    case when sorted.expires_at > clock_timestamp() then sorted.expires_at end
-  from (select given.lane, given.stream, given.written_on, letter.topic, letter.type, letter.message_id,
-        letter.priority, letter.max_attempts, letter.expires_at
-      from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[], $4::text::date[])
-        as given (id, lane, stream, written_on)
-      join "sagabox".dead_letter as letter on letter.id = given.id
-      order by letter.place, letter.written_at, letter.message_id) as sorted
-  returning message_id, lane, seq::text;
-
--- sagabox.letters.outcomes
+-- sagabox.dead_letter_admin.outcomes
 select given.id::text, coalesce(delivery.seq, sending.seq) is not null as waiting,
     coalesce(delivery.attempts, sending.attempts, 0)::integer as attempts,
     coalesce(delivery.last_error, sending.last_error) as last_error,
@@ -916,7 +476,7 @@ select given.id::text, coalesce(delivery.seq, sending.seq) is not null as waitin
       order by next.id limit 1
   ) as again on true;
 
--- sagabox.letters.held: without a filter
+-- sagabox.dead_letter_admin.held: without a filter
 select count(*)::integer as count
   from (select 1 from "sagabox".dead_letter as letter
       where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
@@ -924,7 +484,7 @@ select count(*)::integer as count
         and letter.closed_at is null
       limit 100000) as left_over;
 
--- sagabox.letters.held: with every filter
+-- sagabox.dead_letter_admin.held: with every filter
 select count(*)::integer as count
   from (select 1 from "sagabox".dead_letter as letter
       where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
@@ -944,7 +504,7 @@ select count(*)::integer as count
         and letter.failed_at < $14::text::timestamptz
       limit 100000) as left_over;
 
--- sagabox.letters.discard: without a filter
+-- sagabox.dead_letter_admin.discard: without a filter
 with picked as materialized (
   select letter.id from "sagabox".dead_letter as letter
     where letter.closed_at is null and letter.id <= $1::text::bigint
@@ -962,7 +522,7 @@ update "sagabox".dead_letter as letter
     letter.reason, letter.attempts, letter.error_message, letter.traceparent, letter.fingerprint,
     letter.held_lane, letter.held_seq::text;
 
--- sagabox.letters.discard: with every filter
+-- sagabox.dead_letter_admin.discard: with every filter
 with picked as materialized (
   select letter.id from "sagabox".dead_letter as letter
     where letter.closed_at is null and letter.id <= $1::text::bigint
@@ -992,14 +552,14 @@ update "sagabox".dead_letter as letter
     letter.reason, letter.attempts, letter.error_message, letter.traceparent, letter.fingerprint,
     letter.held_lane, letter.held_seq::text;
 
--- sagabox.letters.left_open: without a filter
+-- sagabox.dead_letter_admin.left_open: without a filter
 select count(*)::integer as left_open
   from "sagabox".dead_letter as letter
   where letter.closed_at is null and letter.id <= $1::text::bigint
     and true
     and letter.closed_at is null;
 
--- sagabox.letters.left_open: with every filter
+-- sagabox.dead_letter_admin.left_open: with every filter
 select count(*)::integer as left_open
   from "sagabox".dead_letter as letter
   where letter.closed_at is null and letter.id <= $1::text::bigint
@@ -1018,10 +578,7 @@ select count(*)::integer as left_open
     and letter.failed_at >= $12::text::timestamptz
     and letter.failed_at < $13::text::timestamptz;
 
--- sagabox.letters.free_keys
-select "sagabox".dead_letter_free_key(id) from unnest($1::text::bigint[]) as id;
-
--- sagabox.letters.others
+-- sagabox.dead_letter_admin.others
 select letter.id::text, letter.reason, letter.error_type, left(letter.error_message, 500) as error_message,
     to_char(letter.failed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as failed_at,
         to_char(letter.closed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as closed_at, letter.closed_as,
@@ -1034,7 +591,7 @@ select letter.id::text, letter.reason, letter.error_type, left(letter.error_mess
   order by letter.id
   limit 100;
 
--- sagabox.letters.actions
+-- sagabox.dead_letter_admin.actions
 select to_char(log.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, log.actor, log.action, log.reason,
     log.outcome, log.target_id
   from "sagabox".audit_log as log
@@ -1042,13 +599,13 @@ select to_char(log.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at
   order by log.at
   limit 100;
 
--- sagabox.letters.waiting
+-- sagabox.dead_letter_admin.waiting
 with place as materialized (
   select message.lane::integer as lane, message.seq from "sagabox".message where message.id = $1::text
   union
   select again.lane, again.seq from "sagabox".outbox as again where again.again and again.message_id = $1::text
 )
-select 'outbox' as line, moving.lane, moving.seq::text, null::text as consumer, moving.type, moving.attempts
+select 'outbox' as "table", moving.lane, moving.seq::text, null::text as consumer, moving.type, moving.attempts
   from place
   join "sagabox".outbox as moving on moving.lane = place.lane and moving.seq = place.seq
   where moving.message_id = $1::text and moving.due_at < 'infinity'
@@ -1062,10 +619,10 @@ select 'queue', moving.lane, moving.seq::text, reader.name, moving.type, moving.
         where message.id = $1::text))
   order by 1, 4;
 
--- sagabox.letters.bury_delivery
+-- sagabox.dead_letter_admin.bury_delivery
 select "sagabox".dead_letter_bury_delivery($1::integer, $2::text::bigint, $3::text, $4::text, $5::text)::text as letter;
 
--- sagabox.letters.bury_waiting
+-- sagabox.dead_letter_admin.bury_waiting
 select "sagabox".dead_letter_bury_waiting($1::integer, $2::text::bigint, $3::text, $4::text, $5::text)::text as letter;
 
 -- ══ src/admin/doctor/remedy-statements.ts ══════════════════════════════════════════════════════════════════════════
@@ -2610,46 +2167,212 @@ update "sagabox".dead_letter as letter
       to_char(letter.failed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as failed_at,
       to_char(letter.closed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as closed_at;
 
+-- sagabox.dead_letter.list_in_order: without a filter
+with looked as materialized (
+  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
+      letter.written_at, letter.held_lane
+    from "sagabox".dead_letter as letter
+    where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
+      and (letter.place, letter.written_at, letter.message_id) > ($3::text::bigint, $4::text::timestamptz, $5::text)
+      and true
+      and letter.closed_at is null
+    order by letter.place, letter.written_at, letter.message_id
+    limit $6::integer
+), lined as materialized (
+  select letter.*, lag(letter.place, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
+      letter.key order by letter.place, letter.written_at, letter.message_id) as after_place,
+      lag(letter.written_at, 1, '-infinity'::timestamptz) over (partition by letter.origin, letter.consumer,
+          letter.topic, letter.key order by letter.place, letter.written_at, letter.message_id) as after_at,
+      lag(letter.message_id, 1, ''::text) over (partition by letter.origin, letter.consumer, letter.topic,
+          letter.key order by letter.place, letter.written_at, letter.message_id) as after_id
+    from looked as letter
+), judged as materialized (
+  select letter.*, letter.key is not null and bool_or(
+        (letter.held_lane is not null and letter.after_place > -2) or exists (
+          select 1 from "sagabox".dead_letter as earlier
+            where letter.key is not null and earlier.closed_at is null and earlier.key is not null
+              and hashtextextended(earlier.key, 0) = hashtextextended(letter.key, 0) and earlier.key = letter.key
+              and earlier.topic = letter.topic and earlier.origin = letter.origin
+              and earlier.consumer is not distinct from letter.consumer
+              and (earlier.place, earlier.written_at, earlier.message_id) < (letter.place, letter.written_at,
+                  letter.message_id)
+              and (earlier.place, earlier.written_at, earlier.message_id) > (letter.after_place, letter.after_at,
+                  letter.after_id)
+        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.place,
+            letter.written_at, letter.message_id) as waits
+    from lined as letter
+)
+select letter.id::text, letter.message_id, letter.topic, letter.key, letter.place::text,
+    to_char(letter.written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at, letter.waits
+  from judged as letter
+  order by letter.place, letter.written_at, letter.message_id;
+
+-- sagabox.dead_letter.list_in_order: with every filter
+with looked as materialized (
+  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
+      letter.written_at, letter.held_lane
+    from "sagabox".dead_letter as letter
+    where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
+      and (letter.place, letter.written_at, letter.message_id) > ($3::text::bigint, $4::text::timestamptz, $5::text)
+      and true
+      and letter.closed_at is null
+      and letter.fingerprint = $7::text
+      and letter.origin = $8::text
+      and letter.consumer = $9::text
+      and letter.type = $10::text
+      and letter.topic = $11::text
+      and letter.reason = $12::text
+      and letter.message_id = $13::text
+      and letter.key = $14::text
+      and letter.correlation_id = $15::text
+      and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($16::text)) > 0
+      and letter.failed_at >= $17::text::timestamptz
+      and letter.failed_at < $18::text::timestamptz
+    order by letter.place, letter.written_at, letter.message_id
+    limit $6::integer
+), lined as materialized (
+  select letter.*, lag(letter.place, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
+      letter.key order by letter.place, letter.written_at, letter.message_id) as after_place,
+      lag(letter.written_at, 1, '-infinity'::timestamptz) over (partition by letter.origin, letter.consumer,
+          letter.topic, letter.key order by letter.place, letter.written_at, letter.message_id) as after_at,
+      lag(letter.message_id, 1, ''::text) over (partition by letter.origin, letter.consumer, letter.topic,
+          letter.key order by letter.place, letter.written_at, letter.message_id) as after_id
+    from looked as letter
+), judged as materialized (
+  select letter.*, letter.key is not null and bool_or(
+        (letter.held_lane is not null and letter.after_place > -2) or exists (
+          select 1 from "sagabox".dead_letter as earlier
+            where letter.key is not null and earlier.closed_at is null and earlier.key is not null
+              and hashtextextended(earlier.key, 0) = hashtextextended(letter.key, 0) and earlier.key = letter.key
+              and earlier.topic = letter.topic and earlier.origin = letter.origin
+              and earlier.consumer is not distinct from letter.consumer
+              and (earlier.place, earlier.written_at, earlier.message_id) < (letter.place, letter.written_at,
+                  letter.message_id)
+              and (earlier.place, earlier.written_at, earlier.message_id) > (letter.after_place, letter.after_at,
+                  letter.after_id)
+        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.place,
+            letter.written_at, letter.message_id) as waits
+    from lined as letter
+)
+select letter.id::text, letter.message_id, letter.topic, letter.key, letter.place::text,
+    to_char(letter.written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at, letter.waits
+  from judged as letter
+  order by letter.place, letter.written_at, letter.message_id;
+
+-- sagabox.dead_letter.close_in_order
+with given as materialized (
+  select * from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[]) as given (id, lane, stream)
+), looked as materialized (
+  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
+      letter.written_at, letter.held_lane, given.lane, given.stream
+    from given
+    join "sagabox".dead_letter as letter on letter.id = given.id
+    where letter.closed_at is null
+), lined as materialized (
+  select letter.*, lag(letter.place, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
+      letter.key order by letter.place, letter.written_at, letter.message_id) as after_place,
+      lag(letter.written_at, 1, '-infinity'::timestamptz) over (partition by letter.origin, letter.consumer,
+          letter.topic, letter.key order by letter.place, letter.written_at, letter.message_id) as after_at,
+      lag(letter.message_id, 1, ''::text) over (partition by letter.origin, letter.consumer, letter.topic,
+          letter.key order by letter.place, letter.written_at, letter.message_id) as after_id
+    from looked as letter
+), judged as materialized (
+  select letter.*, letter.key is not null and bool_or(
+        (letter.held_lane is not null and letter.after_place > -2) or exists (
+          select 1 from "sagabox".dead_letter as earlier
+            where letter.key is not null and earlier.closed_at is null and earlier.key is not null
+              and hashtextextended(earlier.key, 0) = hashtextextended(letter.key, 0) and earlier.key = letter.key
+              and earlier.topic = letter.topic and earlier.origin = letter.origin
+              and earlier.consumer is not distinct from letter.consumer
+              and (earlier.place, earlier.written_at, earlier.message_id) < (letter.place, letter.written_at,
+                  letter.message_id)
+              and (earlier.place, earlier.written_at, earlier.message_id) > (letter.after_place, letter.after_at,
+                  letter.after_id)
+        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.place,
+            letter.written_at, letter.message_id) as waits
+    from lined as letter
+), locked as materialized (
+  select letter.id
+    from "sagabox".dead_letter as letter
+    where letter.id in (select id from given) and letter.closed_at is null
+    order by letter.id
+    for update skip locked
+), free as materialized (
+  select letter.*,
+      letter.key is null or bool_and(letter.id in (select id from locked)) over (partition by letter.origin,
+          letter.consumer, letter.topic, letter.key order by letter.place, letter.written_at,
+          letter.message_id) as in_line
+    from judged as letter
+    left join "sagabox".consumer_group as reader on reader.name = letter.consumer
+    where not letter.waits
+      and not exists (
+        select 1 from "sagabox".queue as moving
+          where letter.stream is not null and letter.origin = 'consumer'
+            and moving.lane = reader.id * 256 + letter.lane and moving.stream = letter.stream
+            and exists (select 1 from "sagabox".dead_letter as sent
+                where sent.message_id = moving.message_id and sent.consumer = letter.consumer
+                  and sent.closed_as = 'replayed'))
+      and not exists (
+        select 1 from "sagabox".outbox as moving
+          where letter.stream is not null and letter.origin = 'outbox' and moving.again
+            and moving.due_at < 'infinity' and moving.lane = letter.lane and moving.stream = letter.stream)
+)
+update "sagabox".dead_letter as letter
+  set closed_at = clock_timestamp(), closed_as = 'replayed'
+  from free
+  where letter.id = free.id and free.in_line and letter.id in (select id from locked)
+  returning letter.id::text, letter.origin, letter.consumer, letter.message_id, letter.type, letter.topic,
+    letter.reason, letter.attempts, letter.error_message, letter.traceparent, letter.fingerprint,
+    letter.held_lane, letter.held_seq::text, free.lane, free.stream::text;
+
 -- sagabox.dead_letter.rearm
-select 1 where "sagabox".dead_letter_rearm($1::bigint);
+select id::text from unnest($1::text::bigint[]) as id where "sagabox".dead_letter_rearm(id);
 
--- sagabox.dead_letter.free_key
-select "sagabox".dead_letter_free_key($1::bigint);
+-- sagabox.dead_letter.free_keys
+select "sagabox".dead_letter_free_key(id) from unnest($1::text::bigint[]) as id;
 
--- sagabox.dead_letter.keep_message
-select "sagabox".dead_letter_keep_copy($1::bigint, $2::smallint, null, $3::text::bigint)::text as written_on;
+-- sagabox.dead_letter.keep
+select given.id::text,
+    "sagabox".dead_letter_keep_copy(given.id, given.lane, given.data, given.stream)::text as written_on
+  from unnest($1::text::bigint[], $2::text::smallint[], $3::text::bigint[], $4::text::text[])
+    as given (id, lane, stream, data);
+
+-- sagabox.dead_letter.move_place
+select given.id::text from unnest($1::text::bigint[], $2::text::date[]) as given (id, day)
+  where "sagabox".dead_letter_move_place(given.id, given.day);
+
+-- sagabox.dead_letter.send
+insert into "sagabox".outbox
+    (again, lane, seq, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at,
+        expires_at)
+select true, sorted.lane, nextval('"sagabox".outbox_seq'), sorted.stream, sorted.topic, sorted.type,
+    sorted.message_id, sorted.written_on, sorted.priority, 0, sorted.max_attempts, clock_timestamp(),
+    case when sorted.expires_at > clock_timestamp() then sorted.expires_at end
+  from (select given.lane, given.stream, given.written_on, letter.topic, letter.type, letter.message_id,
+        letter.priority, letter.max_attempts, letter.expires_at
+      from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[], $4::text::date[])
+        as given (id, lane, stream, written_on)
+      join "sagabox".dead_letter as letter on letter.id = given.id
+      order by letter.place, letter.written_at, letter.message_id) as sorted
+  returning message_id, lane, seq::text;
+
+-- sagabox.dead_letter.deliver
+insert into "sagabox".queue
+    (lane, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
+select reader.id * 256 + given.lane, given.stream, letter.topic, letter.type, letter.message_id,
+    given.written_on, letter.priority, 0, letter.max_attempts, clock_timestamp(),
+    case when letter.expires_at > clock_timestamp() then letter.expires_at end
+  from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[], $4::text::date[])
+    as given (id, lane, stream, written_on)
+  join "sagabox".dead_letter as letter on letter.id = given.id
+  join "sagabox".consumer_group as reader on reader.name = letter.consumer
+  where exists (select 1 from "sagabox".relay_lane where relay_lane.scope = reader.id)
+  order by letter.place, letter.written_at, letter.message_id
+  returning message_id, lane, seq::text;
 
 -- sagabox.dead_letter.note_edit
 insert into "sagabox".dead_letter_edit (letter_id, actor, reason, before_hash, after_hash, contract)
 values ($1::bigint, $2::text, $3::text, $4::text, $5::text, $6::text);
-
--- sagabox.dead_letter.keep_copy
-select "sagabox".dead_letter_keep_copy($1::bigint, $2::smallint, $4::text, $3::text::bigint)::text as written_on;
-
--- sagabox.dead_letter.move_place
-select 1 where "sagabox".dead_letter_move_place($1::bigint, $2::text::date);
-
--- sagabox.dead_letter.send_again
-insert into "sagabox".outbox
-    (again, lane, seq, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at,
-        expires_at)
-select true, $2::integer, nextval('"sagabox".outbox_seq'), $3::text::bigint, letter.topic, letter.type,
-    letter.message_id, $4::text::date, letter.priority, 0, letter.max_attempts, clock_timestamp(),
-    case when letter.expires_at > clock_timestamp() then letter.expires_at end
-  from "sagabox".dead_letter as letter
-  where letter.id = $1::bigint;
-
--- sagabox.dead_letter.deliver_again
-insert into "sagabox".queue
-    (lane, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
-select consumer_group.id * 256 + $2::integer, $3::text::bigint, letter.topic, letter.type, letter.message_id,
-    $4::text::date, letter.priority, 0, letter.max_attempts, clock_timestamp(),
-    case when letter.expires_at > clock_timestamp() then letter.expires_at end
-  from "sagabox".dead_letter as letter
-  join "sagabox".consumer_group on consumer_group.name = letter.consumer
-  where letter.id = $1::bigint
-    and exists (select 1 from "sagabox".relay_lane where relay_lane.scope = consumer_group.id)
-  returning lane;
 
 -- sagabox.dead_letter.forget
 with old as materialized (

@@ -19,10 +19,7 @@ const write = "insert into customer (name) select $1::text from fresh";
 
 /** By file and function, or by file, function and property: what distinguishes each variant, and its arguments. */
 export const samples: Readonly<Record<string, Readonly<Record<string, Sample>>>> = {
-  "admin/dead-letters/replay-statements.ts#replayStatements.page": deadLetters,
-  "admin/dead-letters/replay-statements.ts#replayStatements.held": deadLetters,
   "admin/dead-letters/statements.ts#deadLetterAdminStatements.groups": deadLetters,
-  "admin/dead-letters/statements.ts#deadLetterAdminStatements.page": deadLetters,
   "admin/dead-letters/statements.ts#deadLetterAdminStatements.held": deadLetters,
   "admin/dead-letters/statements.ts#deadLetterAdminStatements.discard": deadLetters,
   "admin/dead-letters/statements.ts#deadLetterAdminStatements.leftOpen": deadLetters,
@@ -66,6 +63,7 @@ export const samples: Readonly<Record<string, Readonly<Record<string, Sample>>>>
     ],
   },
   "dead-letter/statements.ts#deadLetterStatements.list": deadLetters,
+  "dead-letter/statements.ts#deadLetterStatements.listInOrder": deadLetters,
   "inbox/statements.ts#onceStatement": {
     "around a query of the user without parameters": [SCHEMA, query, 0],
     "around a write of the user with one parameter": [SCHEMA, write, 1],

@@ -19,30 +19,30 @@ export { sealAudit } from "./audit/seal-audit.ts";
 export { readKeyRingFromEnvironment, type Erasure, type ErasureReport } from "../privacy/index.ts";
 export { readSagaKeys, type KeyRingSource } from "./sagas/saga-keys.ts";
 export { migrateSchema } from "./maintenance/migrate-schema.ts";
-export { buryLiveMessage, type BuriedMessage, type BuryOptions } from "./dead-letters/bury-live-message.ts";
+export { buryLiveMessage, type BuriedMessage, type BuryOptions } from "./dead-letters/dead-letter-actions.ts";
 export {
   editDeadLetter,
   planEdit,
   type EditOptions,
   type EditPlan,
-} from "./dead-letters/edit-dead-letter.ts";
+} from "./dead-letters/dead-letter-actions.ts";
 export {
   discardDeadLetters,
   type DiscardResult,
   type DiscardOptions,
-} from "./dead-letters/discard-dead-letters.ts";
+} from "./dead-letters/dead-letter-actions.ts";
 export {
   listDeadLetterGroups,
   type GroupFilter,
   type DeadLetterGroup,
   type DeadLetterGroups,
-} from "./dead-letters/groups.ts";
+} from "./dead-letters/list-dead-letters.ts";
 export { createDeadLetterAdmin, type DeadLetterAdmin } from "./dead-letters/dead-letter-admin.ts";
-export { discardAndWake, findDeadLetters, replayAndWake } from "./dead-letters/single-dead-letter.ts";
+export { discardAndWake, findDeadLetters, replayAndWake } from "./dead-letters/dead-letter-actions.ts";
 export type { DeadLetterFilter } from "../dead-letter/index.ts";
 export type { ReplayFilter, ReplayProgress, StagedReplayOptions } from "./dead-letters/replay-options.ts";
-export { explainWait } from "./dead-letters/workers.ts";
-export { viewDeadLetter, type DeadLetterView } from "./dead-letters/view-dead-letter.ts";
+export { explainWait } from "./dead-letters/dead-letter-admin.ts";
+export { viewDeadLetter, type DeadLetterView } from "./dead-letters/list-dead-letters.ts";
 export {
   planReplay,
   replayInStages,

@@ -27,7 +27,7 @@ async function house(url: string) {
   };
   const letters = async (): Promise<{ id: string; messageId: string }[]> => {
     const { stdout } = await dlq("list", "--letters", "--json");
-    return (JSON.parse(stdout) as { letters: { id: string; messageId: string }[] }).letters;
+    return (JSON.parse(stdout) as { deadLetters: { id: string; messageId: string }[] }).deadLetters;
   };
   const verify = () => cliInProcess(["verify"], { DATABASE_URL: url });
   return { dlq, file, letters, verify };
@@ -142,7 +142,7 @@ test("dlq edit: personal values stay sealed and in place, and the handler can st
   expect(data).not.toContain("canary");
   const clear = await file("clear.json", data.replace(/"email":\{[^}]*\}/, '"email":"eve@example.org"'));
   expect((await dlq("edit", letter, "--data-file", clear, "--dry-run")).stderr).toContain(
-    "email is personal and sealed",
+    "email is personal and encrypted",
   );
   const fixed = await file("fixed.json", data.replace('"seat":1', '"seat":7'));
   expect(await dlq("edit", letter, "--data-file", fixed, "--reason", "moved", "--yes")).toMatchObject({
@@ -179,14 +179,14 @@ test("dlq bury: a delivery that is put off, and a message that waits to be sent,
   );
   expect(await dlq("bury", id, "--reason", "x", "--yes")).toMatchObject({
     code: 1,
-    stderr: expect.stringContaining("it waits in 2 places, so one must be named: billing, mail") as string,
+    stderr: expect.stringContaining("it waits 2 times, so a consumer must be named: billing, mail") as string,
   });
   expect(await dlq("bury", id, "--consumer", "mail", "--reason", "x")).toMatchObject({ code: 2 });
   expect((await dlq("bury", id, "--consumer", "mail", "--reason", "x", "--yes")).stdout).toContain(
     "the queue of mail",
   );
   expect(await dlq("bury", id, "--consumer", "mail", "--reason", "x", "--yes")).toMatchObject({
-    stderr: expect.stringContaining("it waits nowhere for mail") as string,
+    stderr: expect.stringContaining("it does not wait for consumer mail") as string,
   });
   late = false;
   await dlq("replay", "--consumer", "mail", "--reason", "now", "--yes");

@@ -83,14 +83,14 @@ test("dlq: letters are grouped by their cause, listed, searched and shown", asyn
   expect(told.stdout).toContain("7 open dead letters in 2 groups.");
   expect(told.stdout).not.toContain("\u001b");
   const group = String(found.groups[0]?.["fingerprint"]);
-  const page = await json<{ letters: { id: string; messageId: string }[] }>(
+  const page = await json<{ deadLetters: { id: string; messageId: string }[] }>(
     "list",
     "--group",
     group,
     "--limit",
     "2",
   );
-  expect(page.letters.map(({ messageId }) => messageId)).toEqual(["m0-5", "m0-4"]);
+  expect(page.deadLetters.map(({ messageId }) => messageId)).toEqual(["m0-5", "m0-4"]);
   for (const [option, value, count] of [
     ["--consumer", "mail", 2],
     ["--text", "MAILBOX", 2],
@@ -102,9 +102,11 @@ test("dlq: letters are grouped by their cause, listed, searched and shown", asyn
     ["--since", "1h", 7],
     ["--until", "1h", 0],
   ] as const) {
-    expect((await json<{ letters: unknown[] }>("list", option, value)).letters, option).toHaveLength(count);
+    expect((await json<{ deadLetters: unknown[] }>("list", option, value)).deadLetters, option).toHaveLength(
+      count,
+    );
   }
-  const shown = await dlq("show", page.letters[0]?.id ?? "");
+  const shown = await dlq("show", page.deadLetters[0]?.id ?? "");
   expect(shown.stdout).toContain(`group ${group}: billing · order.placed`);
   expect(shown.stdout).toContain("exhausted after 3 attempts");
   expect(shown.stdout).toContain("trace     0af7651916cd43dd8448eb211c80319c");
@@ -210,7 +212,7 @@ test("dlq: nobody to handle it stops a replay before it begins, and one that end
   );
   const hung = await dlq("replay", "--all", "--wait", "300ms", "--reason", "x", "--yes");
   expect(hung.code).toBe(4);
-  expect(hung.stdout).toContain("unknown yet, nothing has come of 3 replayed letters for");
+  expect(hung.stdout).toContain("unknown yet, 3 replayed messages have had no outcome for");
   expect(await rows("select count(*)::int as n from sagabox.queue")).toEqual([{ n: 3 }]);
 });
 

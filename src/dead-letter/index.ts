@@ -19,8 +19,8 @@ export {
 export { buryMessage, burialParams, type Burial } from "./bury.ts";
 export { assertId, listDeadLetters, notFound, readDeadLetter, showDeadLetter } from "./search.ts";
 export type { DeadLetterDetail, DeadLetterFilter, DeadLetterSummary } from "./search.ts";
-export { closingDetails, dataHash, discardDeadLetter, replayDeadLetter } from "./replay.ts";
-export type { Edit, ReplayedDeadLetter } from "./replay.ts";
+export { dataHash, discardDeadLetter, replayDeadLetter, replayDeadLetters, toAuditEntry } from "./replay.ts";
+export type { ClosedRow, Edit, ReplayCandidate, ReplayedDeadLetter, ReplayedRow } from "./replay.ts";
 export {
   defaultDeadLetterTtlMs,
   forgetDeadLetters,

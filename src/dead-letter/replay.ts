@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
-import type { By, Details } from "../audit/index.ts";
+import type { AuditEntry, By, Details } from "../audit/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import { laneFor, parseTraceparent, streamFor, type Message } from "../message/index.ts";
-import type { OwnedTransaction } from "../storage/index.ts";
+import { toArrayLiteral, type OwnedTransaction } from "../storage/index.ts";
 import { toDeadLetter, type DeadLetter, type DeadLetterRow, type DeadLetterStore } from "./dead-letter.ts";
 import { assertId, readDeadLetter } from "./search.ts";
 import type { DeadLetterStatements } from "./statements.ts";
@@ -37,58 +37,204 @@ export function replayDeadLetter(
   by = DEFAULT_ACTOR,
   edit?: Edit,
 ): Promise<ReplayedDeadLetter> {
-  return closeAudited(store, id, { as: "replayed", by, edit }, async (tx, letter) => {
-    const { key, topic, id: messageId } = letter.message;
-    const { sql } = store;
+  return closeAudited(store, id, { as: "replayed", by, edit }, async (tx, row) => {
+    if (edit !== undefined) {
+      const hashes = [dataHash(row.data), dataHash(edit.data)];
+      await tx.run(store.sql.noteEdit, [id, by.actor, by.reason ?? "", ...hashes, edit.contract]);
+    }
+    const { key, topic, message_id: messageId } = row;
     const lane = laneFor(key ?? messageId);
     const stream = key === null ? null : streamFor(topic, key);
-    const edited =
-      edit === undefined ? undefined : await storeEdited(tx, sql, letter, { lane, stream, by, edit });
-    if (letter.held !== null) {
-      const moved = edited === undefined || (await tx.run(sql.movePlace, [id, edited])).rowCount > 0;
-      if ((await tx.run(sql.rearm, [id])).rowCount > 0) {
-        // Roll back: otherwise the old data would be sent while the audit log records the new data.
-        if (!moved)
-          throw new Error(
-            `dead letter ${id} blocks its key, but its edited data could not be stored in the outbox row`,
-          );
-        return { letter, table: "outbox", lane: letter.held.lane };
-      }
-    }
-    const kept = edited ?? (await tx.run<KeptRow>(sql.keepMessage, [id, lane, stream])).rows[0]?.written_on;
-    const where = [id, lane, stream, kept ?? null];
-    if (letter.origin === "outbox") {
-      await tx.run(sql.sendAgain, where);
-      return { letter, table: "outbox", lane };
-    }
-    const delivered = await tx.run<{ lane: number }>(sql.deliverAgain, where);
-    if (delivered.rows[0] === undefined) throw groupNotFound(letter);
-    return { letter, table: "queue", lane: delivered.rows[0].lane };
+    const [requeued] = await requeue(tx, store.sql, [{ ...row, lane, stream, newData: edit?.data ?? null }]);
+    if (requeued === undefined)
+      throw new Error(`dead letter ${id} was closed, but its message was not put back`);
+    return { letter: toDeadLetter(row), table: requeued.table, lane: requeued.lane };
   });
 }
 
-type KeptRow = { readonly written_on: string };
+/** An open dead letter, as needed to replay it together with others. */
+export type ReplayCandidate = Pick<ClosedRow, "id" | "message_id" | "topic"> & {
+  readonly key: string | null;
+};
 
-async function storeEdited(
+/** The row of a replayed message, and the failure that it had before. */
+export interface ReplayedRow extends RequeuedRow {
+  /** Hash of topic and key; null if the message has no key. */
+  readonly stream: string | null;
+  readonly fingerprint: string;
+  readonly errorMessage: string;
+}
+
+/**
+ * Replays many dead letters of one cause in one transaction with their audit entries, and returns the new rows. Dead
+ * letters that must wait for an earlier one of their key, or that another operator has locked or closed, are left out.
+ * Throws TRANSPORT_UNROUTABLE, and replays none, if the consumer has no queue here.
+ */
+export async function replayDeadLetters(
+  { database, sql, audit }: DeadLetterStore,
+  candidates: readonly ReplayCandidate[],
+  by: By,
+): Promise<readonly ReplayedRow[]> {
+  const tx = await database.begin();
+  try {
+    const { rows } = await tx.run<ClosedRow & Destination>(sql.closeInOrder, [
+      toArrayLiteral(candidates.map(({ id }) => id)),
+      toArrayLiteral(candidates.map(({ key, message_id: id }) => laneFor(key ?? id))),
+      toArrayLiteral(candidates.map(({ key, topic }) => (key === null ? null : streamFor(topic, key)))),
+    ]);
+    const requeued = await requeue(tx, sql, rows);
+    const entries = rows.map((row) => toAuditEntry(row, "replay", by));
+    await audit.recordAllDone(tx, entries);
+    await tx.commit();
+    const closed = new Map(rows.map((row) => [row.id, row]));
+    return requeued.flatMap((row) => {
+      const { stream, fingerprint, error_message: errorMessage } = closed.get(row.id) ?? {};
+      if (stream === undefined || errorMessage === undefined) return [];
+      return [{ ...row, stream, fingerprint: fingerprint ?? "", errorMessage }];
+    });
+  } catch (error) {
+    await tx.rollback();
+    throw error;
+  }
+}
+
+/** A dead letter as returned by the statements that close many. */
+export interface ClosedRow {
+  readonly id: string;
+  readonly origin: "outbox" | "consumer";
+  readonly consumer: string | null;
+  readonly message_id: string;
+  readonly type: string;
+  readonly topic: string;
+  readonly reason: DeadLetter["reason"];
+  readonly attempts: number;
+  readonly error_message: string;
+  readonly traceparent: string;
+  readonly fingerprint: string | null;
+  readonly held_lane: number | null;
+  readonly held_seq: string | null;
+}
+
+/** Where a replayed message goes, and its data if an operator changed them. */
+interface Destination {
+  readonly lane: number;
+  readonly stream: string | null;
+  readonly newData?: string | null;
+}
+
+/** The outbox or queue row of a replayed message. `id` is that of the dead letter. */
+interface RequeuedRow {
+  readonly id: string;
+  readonly table: "outbox" | "queue";
+  readonly lane: number;
+  readonly seq: string;
+}
+
+type Closed = Pick<ClosedRow, "id" | "origin" | "consumer" | "message_id" | "held_lane" | "held_seq"> &
+  Destination;
+
+/**
+ * Puts the messages of closed dead letters back. A message whose outbox row blocks its key gets this row back, in its old
+ * place. Any other message gets a new row in the outbox or in its consumer's queue.
+ */
+async function requeue(
   tx: OwnedTransaction,
   sql: DeadLetterStatements,
-  { id, message }: DeadLetter,
-  {
-    lane,
-    stream,
-    by,
-    edit,
-  }: {
-    readonly lane: number;
-    readonly stream: string | null;
-    readonly by: By;
-    readonly edit: Edit;
-  },
-): Promise<string | undefined> {
-  const [before, after] = [dataHash(message.data), dataHash(edit.data)];
-  await tx.run(sql.noteEdit, [id, by.actor, by.reason ?? "", before, after, edit.contract]);
-  const { rows } = await tx.run<KeptRow>(sql.keepCopy, [id, lane, stream, edit.data]);
-  return rows[0]?.written_on;
+  closed: readonly Closed[],
+): Promise<readonly RequeuedRow[]> {
+  const edited = closed.filter(({ newData }) => typeof newData === "string");
+  const days = await keepMessages(tx, sql, edited);
+  const rearmed = await rearmHeldRows(tx, sql, closed, days);
+  const others = closed.filter(({ id }) => !rearmed.has(id));
+  const unedited = others.filter((row) => !edited.includes(row));
+  for (const [id, day] of await keepMessages(tx, sql, unedited)) days.set(id, day);
+  const held = closed
+    .filter(({ id }) => rearmed.has(id))
+    .map(({ id, held_lane: lane, held_seq: seq }) => ({
+      id,
+      table: "outbox" as const,
+      lane: lane ?? 0,
+      seq: seq ?? "0",
+    }));
+  const fromOutbox = others.filter(({ origin }) => origin === "outbox");
+  const fromConsumers = others.filter(({ origin }) => origin === "consumer");
+  return [
+    ...held,
+    ...(await insertRows(tx, sql.send, "outbox", fromOutbox, days)),
+    ...(await insertRows(tx, sql.deliver, "queue", fromConsumers, days)),
+  ];
+}
+
+/** Makes sure that the archive has each message, with its new data if it was edited. Returns the days of the copies. */
+async function keepMessages(
+  tx: OwnedTransaction,
+  sql: DeadLetterStatements,
+  closed: readonly Closed[],
+): Promise<Map<string, string | null>> {
+  if (closed.length === 0) return new Map();
+  const { rows } = await tx.run<{ id: string; written_on: string | null }>(sql.keep, [
+    ...destinationParams(closed),
+    toArrayLiteral(closed.map(({ newData }) => newData ?? null)),
+  ]);
+  return new Map(rows.map(({ id, written_on: day }) => [id, day]));
+}
+
+/** Makes outbox rows that block their key due again. Returns the ids of their dead letters. */
+async function rearmHeldRows(
+  tx: OwnedTransaction,
+  sql: DeadLetterStatements,
+  closed: readonly Closed[],
+  days: ReadonlyMap<string, string | null>,
+): Promise<ReadonlySet<string>> {
+  const held = closed.filter((row) => row.held_lane !== null);
+  if (held.length === 0) return new Set();
+  const edited = held.filter(({ id }) => days.has(id));
+  const moved = new Set<string>();
+  if (edited.length > 0) {
+    const { rows } = await tx.run<{ id: string }>(sql.movePlace, [
+      toArrayLiteral(edited.map(({ id }) => id)),
+      toArrayLiteral(edited.map(({ id }) => days.get(id) ?? null)),
+    ]);
+    for (const { id } of rows) moved.add(id);
+  }
+  const { rows } = await tx.run<{ id: string }>(sql.rearm, [toArrayLiteral(held.map(({ id }) => id))]);
+  const rearmed = new Set(rows.map(({ id }) => id));
+  // Roll back: otherwise the old data would be sent while the audit log records the new data.
+  const stale = edited.find(({ id }) => rearmed.has(id) && !moved.has(id));
+  if (stale !== undefined)
+    throw new Error(
+      `dead letter ${stale.id} blocks its key, but its edited data could not be stored in the outbox row`,
+    );
+  return rearmed;
+}
+
+async function insertRows(
+  tx: OwnedTransaction,
+  statement: DeadLetterStatements["send" | "deliver"],
+  table: RequeuedRow["table"],
+  closed: readonly Closed[],
+  days: ReadonlyMap<string, string | null>,
+): Promise<readonly RequeuedRow[]> {
+  if (closed.length === 0) return [];
+  const { rows } = await tx.run<{ message_id: string; lane: number; seq: string }>(statement, [
+    ...destinationParams(closed),
+    toArrayLiteral(closed.map(({ id }) => days.get(id) ?? null)),
+  ]);
+  // Roll back: otherwise dead letters would be closed without their messages being put back.
+  if (rows.length < closed.length) throw groupNotFound(closed[0]?.consumer ?? "");
+  const byMessage = new Map(rows.map((row) => [row.message_id, row]));
+  return closed.flatMap(({ id, message_id: messageId }) => {
+    const row = byMessage.get(messageId);
+    return row === undefined ? [] : [{ id, table, lane: row.lane, seq: row.seq }];
+  });
+}
+
+function destinationParams(closed: readonly Closed[]): readonly string[] {
+  return [
+    toArrayLiteral(closed.map(({ id }) => id)),
+    toArrayLiteral(closed.map(({ lane }) => lane)),
+    toArrayLiteral(closed.map(({ stream }) => stream)),
+  ];
 }
 
 /** SHA-256 of a payload in hexadecimal, for the audit log, which stores no payloads. */
@@ -102,9 +248,9 @@ export function discardDeadLetter(
   id: string,
   by = DEFAULT_ACTOR,
 ): Promise<DeadLetter> {
-  return closeAudited(store, id, { as: "discarded", by }, async (tx, letter) => {
-    if (letter.held !== null) await tx.run(store.sql.freeKey, [id]);
-    return letter;
+  return closeAudited(store, id, { as: "discarded", by }, async (tx, row) => {
+    if (row.held_lane !== null) await tx.run(store.sql.freeKeys, [toArrayLiteral([id])]);
+    return toDeadLetter(row);
   });
 }
 
@@ -119,7 +265,7 @@ async function closeAudited<T>(
   store: DeadLetterStore,
   id: string,
   { as, by, edit }: CloseOptions,
-  work: (tx: OwnedTransaction, letter: DeadLetter) => Promise<T>,
+  work: (tx: OwnedTransaction, row: DeadLetterRow) => Promise<T>,
 ): Promise<T> {
   const action =
     edit !== undefined ? "dead_letter.edit" : `dead_letter.${as === "replayed" ? "replay" : "discard"}`;
@@ -128,13 +274,13 @@ async function closeAudited<T>(
     assertId(id);
     const tx = await store.database.begin();
     try {
-      const letter = await close(tx, store.sql, id, as);
-      if (letter === undefined) {
+      const [row] = (await tx.run<DeadLetterRow>(store.sql.close, [id, as])).rows;
+      if (row === undefined) {
         await tx.rollback();
         throw alreadyClosed(await readDeadLetter(store, id));
       }
-      const done = await work(tx, letter);
-      await note(tx, auditDetails(letter, as, edit));
+      const done = await work(tx, row);
+      await note(tx, auditDetails(row, as, edit));
       await tx.commit();
       return done;
     } catch (error) {
@@ -144,42 +290,33 @@ async function closeAudited<T>(
   });
 }
 
-function auditDetails(letter: DeadLetter, as: string, edit: Edit | undefined): Details {
-  const { traceId, before, after } = closingDetails(
-    { ...letter, ...letter.message, messageId: letter.message.id },
-    as,
-  );
+function auditDetails(row: DeadLetterRow, as: string, edit: Edit | undefined): Details {
+  const { traceId, before, after } = closingDetails(row, as);
   if (edit === undefined) return { traceId, before, after };
-  const hashes = [dataHash(letter.message.data), dataHash(edit.data)] as const;
   return {
     traceId,
-    before: { ...before, dataHash: hashes[0] },
-    after: { ...after, dataHash: hashes[1], contract: edit.contract },
+    before: { ...before, dataHash: dataHash(row.data) },
+    after: { ...after, dataHash: dataHash(edit.data), contract: edit.contract },
   };
 }
 
-/** Returns the audit details of a closed dead letter. */
-export function closingDetails(
-  letter: Pick<DeadLetter, "origin" | "consumer" | "reason" | "attempts" | "fingerprint"> &
-    Pick<Message, "type" | "topic" | "traceparent"> & { readonly messageId: string },
+/** Returns the audit entry of one of many dead letters that were closed together. */
+export function toAuditEntry(row: ClosedRow, action: "replay" | "discard", by: By): AuditEntry {
+  const details = closingDetails(row, action === "replay" ? "replayed" : "discarded");
+  return { ...by, ...details, action: `dead_letter.${action}`, target: { kind: "dead_letter", id: row.id } };
+}
+
+function closingDetails(
+  row: Pick<ClosedRow, "origin" | "consumer" | "reason" | "attempts" | "fingerprint" | "message_id"> &
+    Pick<Message, "type" | "topic" | "traceparent">,
   as: string,
 ) {
-  const { origin, consumer, reason, attempts, fingerprint, type, topic, messageId } = letter;
+  const { origin, consumer, reason, attempts, fingerprint, type, topic, message_id: messageId } = row;
   return {
-    traceId: parseTraceparent(letter.traceparent)?.traceId ?? null,
+    traceId: parseTraceparent(row.traceparent)?.traceId ?? null,
     before: { state: "open", reason, attempts },
     after: { state: as, origin, consumer, messageId, type, topic, fingerprint },
   };
-}
-
-async function close(
-  tx: OwnedTransaction,
-  sql: DeadLetterStatements,
-  id: string,
-  as: string,
-): Promise<DeadLetter | undefined> {
-  const { rows } = await tx.run<DeadLetterRow>(sql.close, [id, as]);
-  return rows[0] === undefined ? undefined : toDeadLetter(rows[0]);
 }
 
 function alreadyClosed(letter: DeadLetter): SagaboxError {
@@ -189,10 +326,10 @@ function alreadyClosed(letter: DeadLetter): SagaboxError {
   );
 }
 
-function groupNotFound(letter: DeadLetter): SagaboxError {
+function groupNotFound(consumer: string): SagaboxError {
   return new SagaboxError(
     "TRANSPORT_UNROUTABLE",
-    `No worker of consumer "${letter.consumer ?? ""}" has ever read from the tables of this database, so dead letter ${letter.id} ` +
-      "would never be read. Start the consumer once, or discard the dead letter.",
+    `No worker of consumer "${consumer}" has ever read from the tables of this database, so nothing was replayed to it. ` +
+      "Start the consumer once, or discard its dead letters.",
   );
 }

@@ -99,56 +99,65 @@ export function deadLetterStatements(schema: string) {
         where letter.id = $1::bigint and letter.closed_at is null
        returning ${columns("letter")}`,
     ),
-    // These functions run with more rights than the operator role has, and only act on closed dead letters.
+    ...closeInOrderStatements(schema),
+    // The functions in the next four statements run with more rights than the operator role has, and only act on closed
+    // dead letters.
     rearm: defineStatement(
       "sagabox.dead_letter.rearm",
-      `select 1 where ${schema}.dead_letter_rearm($1::bigint)`,
+      `select id::text from unnest($1::text::bigint[]) as id where ${schema}.dead_letter_rearm(id)`,
     ),
-    freeKey: defineStatement(
-      "sagabox.dead_letter.free_key",
-      `select ${schema}.dead_letter_free_key($1::bigint)`,
+    freeKeys: defineStatement(
+      "sagabox.dead_letter.free_keys",
+      `select ${schema}.dead_letter_free_key(id) from unnest($1::text::bigint[]) as id`,
     ),
-    keepMessage: defineStatement(
-      "sagabox.dead_letter.keep_message",
-      `select ${schema}.dead_letter_keep_copy($1::bigint, $2::smallint, null, $3::text::bigint)::text as written_on`,
+    keep: defineStatement(
+      "sagabox.dead_letter.keep",
+      `select given.id::text,
+              ${schema}.dead_letter_keep_copy(given.id, given.lane, given.data, given.stream)::text as written_on
+         from unnest($1::text::bigint[], $2::text::smallint[], $3::text::bigint[], $4::text::text[])
+              as given (id, lane, stream, data)`,
+    ),
+    movePlace: defineStatement(
+      "sagabox.dead_letter.move_place",
+      `select given.id::text from unnest($1::text::bigint[], $2::text::date[]) as given (id, day)
+        where ${schema}.dead_letter_move_place(given.id, given.day)`,
+    ),
+    // An earlier statement of this transaction closed the dead letters, so the xid was assigned before these seqs.
+    send: defineStatement(
+      "sagabox.dead_letter.send",
+      `insert into ${schema}.outbox
+         (again, lane, seq, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
+       select true, sorted.lane, nextval('${schema}.outbox_seq'), sorted.stream, sorted.topic, sorted.type,
+              sorted.message_id, sorted.written_on, sorted.priority, 0, sorted.max_attempts, clock_timestamp(),
+              case when sorted.expires_at > clock_timestamp() then sorted.expires_at end
+         from (select given.lane, given.stream, given.written_on, letter.topic, letter.type, letter.message_id,
+                      letter.priority, letter.max_attempts, letter.expires_at
+                 from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[], $4::text::date[])
+                      as given (id, lane, stream, written_on)
+                 join ${schema}.dead_letter as letter on letter.id = given.id
+                order by ${position("letter")}) as sorted
+       returning message_id, lane, seq::text`,
+    ),
+    // Only the group of the failed consumer gets the message again. A group without lanes has never read from this database.
+    deliver: defineStatement(
+      "sagabox.dead_letter.deliver",
+      `insert into ${schema}.queue
+         (lane, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
+       select reader.id * 256 + given.lane, given.stream, letter.topic, letter.type, letter.message_id,
+              given.written_on, letter.priority, 0, letter.max_attempts, clock_timestamp(),
+              case when letter.expires_at > clock_timestamp() then letter.expires_at end
+         from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[], $4::text::date[])
+              as given (id, lane, stream, written_on)
+         join ${schema}.dead_letter as letter on letter.id = given.id
+         join ${schema}.consumer_group as reader on reader.name = letter.consumer
+        where exists (select 1 from ${schema}.relay_lane where relay_lane.scope = reader.id)
+        order by ${position("letter")}
+       returning message_id, lane, seq::text`,
     ),
     noteEdit: defineStatement(
       "sagabox.dead_letter.note_edit",
       `insert into ${schema}.dead_letter_edit (letter_id, actor, reason, before_hash, after_hash, contract)
        values ($1::bigint, $2::text, $3::text, $4::text, $5::text, $6::text)`,
-    ),
-    keepCopy: defineStatement(
-      "sagabox.dead_letter.keep_copy",
-      `select ${schema}.dead_letter_keep_copy($1::bigint, $2::smallint, $4::text, $3::text::bigint)::text as written_on`,
-    ),
-    movePlace: defineStatement(
-      "sagabox.dead_letter.move_place",
-      `select 1 where ${schema}.dead_letter_move_place($1::bigint, $2::text::date)`,
-    ),
-    // An earlier statement of this transaction closed the dead letter, so the xid was assigned before this seq.
-    sendAgain: defineStatement(
-      "sagabox.dead_letter.send_again",
-      `insert into ${schema}.outbox
-         (again, lane, seq, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
-       select true, $2::integer, nextval('${schema}.outbox_seq'), $3::text::bigint, letter.topic, letter.type,
-              letter.message_id, $4::text::date, letter.priority, 0, letter.max_attempts, clock_timestamp(),
-              case when letter.expires_at > clock_timestamp() then letter.expires_at end
-         from ${schema}.dead_letter as letter
-        where letter.id = $1::bigint`,
-    ),
-    // Only the group of the failed consumer gets the message again. A group without lanes has never read from this database.
-    deliverAgain: defineStatement(
-      "sagabox.dead_letter.deliver_again",
-      `insert into ${schema}.queue
-         (lane, stream, topic, type, message_id, written_on, priority, attempts, max_attempts, due_at, expires_at)
-       select consumer_group.id * 256 + $2::integer, $3::text::bigint, letter.topic, letter.type, letter.message_id,
-              $4::text::date, letter.priority, 0, letter.max_attempts, clock_timestamp(),
-              case when letter.expires_at > clock_timestamp() then letter.expires_at end
-         from ${schema}.dead_letter as letter
-         join ${schema}.consumer_group on consumer_group.name = letter.consumer
-        where letter.id = $1::bigint
-          and exists (select 1 from ${schema}.relay_lane where relay_lane.scope = consumer_group.id)
-       returning lane`,
     ),
     // Skips rows that another cleaner or an operator has locked. Deleting an open dead letter also deletes the
     // tombstone that blocks its key.
@@ -176,6 +185,102 @@ export function deadLetterStatements(schema: string) {
              where gone.closed_at is null))
        )
        select count(*)::integer as count, (count(*) filter (where closed_at is null))::integer as open from gone`,
+    ),
+  };
+}
+
+const position = (row: string): string => `${row}.place, ${row}.written_at, ${row}.message_id`;
+
+/** SQL that reads and closes dead letters of one cause in the order of their messages. `schema` must be quoted already. */
+function closeInOrderStatements(schema: string) {
+  // Messages of one key to one destination keep their order. Messages without a key have no order.
+  const sameKey = (other: string): string =>
+    `hashtextextended(${other}.key, 0) = hashtextextended(letter.key, 0) and ${other}.key = letter.key
+              and ${other}.topic = letter.topic and ${other}.origin = letter.origin
+              and ${other}.consumer is not distinct from letter.consumer`;
+  const keyOrder = `(partition by letter.origin, letter.consumer, letter.topic, letter.key order by ${position("letter")})`;
+  // Decides which dead letters in `from` must wait: those whose key has an earlier open dead letter outside `from`, and all
+  // later ones of that key. A dead letter that still has its outbox row must also be the first of its key in `from`,
+  // because the others get new rows behind it.
+  const judgeSql = (from: string): string => `lined as materialized (
+         select letter.*, lag(letter.place, 1, -2::bigint) over ${keyOrder} as after_place,
+                lag(letter.written_at, 1, '-infinity'::timestamptz) over ${keyOrder} as after_at,
+                lag(letter.message_id, 1, ''::text) over ${keyOrder} as after_id
+           from ${from} as letter
+       ), judged as materialized (
+         select letter.*, letter.key is not null and bool_or(
+                  (letter.held_lane is not null and letter.after_place > -2) or exists (
+                    select 1 from ${schema}.dead_letter as earlier
+                     where letter.key is not null and earlier.closed_at is null and earlier.key is not null
+                       and ${sameKey("earlier")}
+                       and (${position("earlier")}) < (${position("letter")})
+                       and (${position("earlier")}) > (letter.after_place, letter.after_at, letter.after_id)
+                  )) over ${keyOrder} as waits
+           from lined as letter
+       )`;
+  return {
+    // The next dead letters of a cause in the order of their messages, and whether each must wait for an earlier one.
+    listInOrder: (names: readonly Condition[]) =>
+      defineStatement(
+        "sagabox.dead_letter.list_in_order",
+        `with looked as materialized (
+           select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
+                  letter.written_at, letter.held_lane
+             from ${schema}.dead_letter as letter
+            where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
+              and (${position("letter")}) > ($3::text::bigint, $4::text::timestamptz, $5::text)
+              and ${deadLettersWhere(names, 7)}
+            order by ${position("letter")}
+            limit $6::integer
+         ), ${judgeSql("looked")}
+         select letter.id::text, letter.message_id, letter.topic, letter.key, letter.place::text,
+                ${utc("letter.written_at")}, letter.waits
+           from judged as letter
+          order by ${position("letter")}`,
+      ),
+    // Closes the dead letters that need not wait, in one snapshot: a key must have no earlier open dead letter outside the
+    // batch and no replayed message in flight. Rows locked by another operator are skipped, with the later ones of their key.
+    closeInOrder: defineStatement(
+      "sagabox.dead_letter.close_in_order",
+      `with given as materialized (
+         select * from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[]) as given (id, lane, stream)
+       ), looked as materialized (
+         select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
+                letter.written_at, letter.held_lane, given.lane, given.stream
+           from given
+           join ${schema}.dead_letter as letter on letter.id = given.id
+          where letter.closed_at is null
+       ), ${judgeSql("looked")}, locked as materialized (
+         select letter.id
+           from ${schema}.dead_letter as letter
+          where letter.id in (select id from given) and letter.closed_at is null
+          order by letter.id
+            for update skip locked
+       ), free as materialized (
+         select letter.*,
+                letter.key is null or bool_and(letter.id in (select id from locked)) over ${keyOrder} as in_line
+           from judged as letter
+           left join ${schema}.consumer_group as reader on reader.name = letter.consumer
+          where not letter.waits
+            and not exists (
+              select 1 from ${schema}.queue as moving
+               where letter.stream is not null and letter.origin = 'consumer'
+                 and moving.lane = reader.id * 256 + letter.lane and moving.stream = letter.stream
+                 and exists (select 1 from ${schema}.dead_letter as sent
+                              where sent.message_id = moving.message_id and sent.consumer = letter.consumer
+                                and sent.closed_as = 'replayed'))
+            and not exists (
+              select 1 from ${schema}.outbox as moving
+               where letter.stream is not null and letter.origin = 'outbox' and moving.again
+                 and moving.due_at < 'infinity' and moving.lane = letter.lane and moving.stream = letter.stream)
+       )
+       update ${schema}.dead_letter as letter
+          set closed_at = clock_timestamp(), closed_as = 'replayed'
+         from free
+        where letter.id = free.id and free.in_line and letter.id in (select id from locked)
+       returning letter.id::text, letter.origin, letter.consumer, letter.message_id, letter.type, letter.topic,
+                 letter.reason, letter.attempts, letter.error_message, letter.traceparent, letter.fingerprint,
+                 letter.held_lane, letter.held_seq::text, free.lane, free.stream::text`,
     ),
   };
 }

@@ -51,9 +51,9 @@ test("G10: an operator does everything about dead letters, a viewer nothing, and
   expect(await operator("bury", sent[4] ?? "", ...yes)).toMatchObject({ code: 0 });
   broken = false;
   const letter = JSON.parse((await operator("list", "--key", "a", "--json")).stdout) as {
-    letters: { id: string }[];
+    deadLetters: { id: string }[];
   };
-  const edit = ["edit", letter.letters[0]?.id ?? "", "--data-file", join(folder, "a.json")];
+  const edit = ["edit", letter.deadLetters[0]?.id ?? "", "--data-file", join(folder, "a.json")];
   expect(await operator(...edit, ...yes)).toMatchObject({ code: 0, stderr: "" });
   expect(await operator("replay", "--died", "rejected", ...yes)).toMatchObject({ code: 0, stderr: "" });
   await until(async () => seen.length === 3);

@@ -92,7 +92,7 @@ const runs: readonly (readonly [RoleName, Extra[], Statement[]])[] = [
     [],
     [...all(tools), deadLetters.list(["fingerprint", "text", "open"]), tools.groups(["consumer", "since"])],
   ],
-  ["operator", [], [tools.page(["type"]), tools.held(["key"]), tools.discard(["topic"])]],
+  ["operator", [], [deadLetters.listInOrder(["type"]), tools.held(["key"]), tools.discard(["topic"])]],
   [
     "operator",
     [],

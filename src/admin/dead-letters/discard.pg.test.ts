@@ -3,7 +3,7 @@ import { cliInProcess } from "../../../test/support/run-cli.ts";
 import { temporaryDatabase } from "../../../test/support/database.ts";
 import { someDeadLetters } from "../../../test/support/dead-letters.ts";
 import { pgDatabase } from "../../storage/index.ts";
-import { discardDeadLetters } from "./discard-dead-letters.ts";
+import { discardDeadLetters } from "./dead-letter-actions.ts";
 import { createDeadLetterAdmin } from "./dead-letter-admin.ts";
 
 const place = { type: "order.placed", topic: "events.order.placed" };
@@ -23,14 +23,14 @@ async function setup() {
   return { admin, url, letGo };
 }
 
-test("E5: letters that somebody else holds are not reported as discarded, and go with the next run", async () => {
+test("E5: dead letters locked by another operator are not reported as discarded, and the next run discards them", async () => {
   const { admin, letGo } = await setup();
   expect(await discardDeadLetters(admin, {}, by)).toEqual({ discarded: 3, left: 1, finished: false });
   await letGo();
   expect(await discardDeadLetters(admin, {}, by)).toEqual({ discarded: 1, left: 0, finished: true });
 });
 
-test("E5: the command says how many are left, and ends as one that did not do all", async () => {
+test("E5: the command prints how many are left, and exits as incomplete", async () => {
   const { url, letGo } = await setup();
   const args = ["dlq", "discard", "--all", "--reason", "test orders", "--actor", "ann", "--yes"];
   const { code, stdout } = await cliInProcess(args, { DATABASE_URL: url });
@@ -45,7 +45,7 @@ test("E5: the command says how many are left, and ends as one that did not do al
   });
 });
 
-test("E5: letters beside the filter are no part of what is left", async () => {
+test("E5: dead letters outside the filter do not count as left", async () => {
   const { admin, letGo } = await setup();
   expect(await discardDeadLetters(admin, { consumer: "mail" }, by)).toEqual({
     discarded: 0,

@@ -1,23 +1,26 @@
 import type { By } from "../../audit/index.ts";
+import {
+  computeFingerprint,
+  isSameFailure,
+  type ReplayCandidate,
+  replayDeadLetters,
+  type ReplayedRow,
+} from "../../dead-letter/index.ts";
 import { streamFor } from "../../message/index.ts";
 import { type Clock, sleep, systemClock } from "../../runtime/index.ts";
 import { type Param, toArrayLiteral } from "../../storage/index.ts";
-import type { DeadLetterAdmin } from "./dead-letter-admin.ts";
-import type { DeadLetterGroup } from "./groups.ts";
-import { type InFlightReplay, judgeOutcome, type OutcomeRow, reasonToStop, type Tally } from "./outcome.ts";
-import { type Candidate, replayDeadLetters } from "./replay-dead-letters.ts";
-import type { ReplaySettings } from "./replay-options.ts";
-import { chunkSize, maxInFlight, planStages, type Stage } from "./stages.ts";
-import { findWorkers } from "./workers.ts";
+import { type DeadLetterAdmin, findWorkers } from "./dead-letter-admin.ts";
+import type { DeadLetterGroup } from "./list-dead-letters.ts";
+import { chunkSize, maxInFlight, planStages, type ReplaySettings, type Stage } from "./replay-options.ts";
 
 /**
- * done: everything was replayed · stopped: a failure came back · not running: nobody would handle it ·
- * unknown yet: nothing came of what was replayed · interrupted: somebody asked to end it · incomplete: letters are left
- * whose turn did not come.
+ * done: all dead letters were replayed · stopped: a failure came back · not running: no worker would process the messages ·
+ * unknown yet: the replayed messages had no outcome within `wait` · interrupted: `signal` stopped the replay ·
+ * incomplete: some dead letters wait for an earlier one of their key.
  */
 export type ReplayVerdict = "done" | "incomplete" | "stopped" | "not running" | "unknown yet" | "interrupted";
 
-/** Lets letters of all groups go at one pace. */
+/** Limits the rate of replayed messages over all groups. */
 export class Pacer {
   readonly #clock: Clock;
   #nextMs = 0;
@@ -26,11 +29,11 @@ export class Pacer {
     this.#clock = clock;
   }
 
-  /** Waits for the turn of so many letters. False when it was ended before. */
-  async waitTurn(letters: number, perSecond: number, signal: AbortSignal | undefined): Promise<boolean> {
+  /** Waits until `count` messages may be replayed. Resolves with false if `signal` aborts first. */
+  async waitTurn(count: number, perSecond: number, signal: AbortSignal | undefined): Promise<boolean> {
     const nowMs = this.#clock.monotonicMs();
     const waitMs = Math.max(0, this.#nextMs - nowMs);
-    this.#nextMs = Math.max(this.#nextMs, nowMs) + (letters / perSecond) * 1_000;
+    this.#nextMs = Math.max(this.#nextMs, nowMs) + (count / perSecond) * 1_000;
     return waitMs === 0 ? signal?.aborted !== true : sleep(waitMs, signal);
   }
 }
@@ -42,7 +45,7 @@ export interface GroupResult {
 
 const MAX_SETTLE_MS = 2_000;
 
-/** The replay of the letters of one cause: stage after stage, as long as the cause does not show itself. */
+/** Replays the dead letters of one cause in stages, and stops when the failure comes back. */
 export class GroupReplay {
   readonly group: DeadLetterGroup;
   readonly #admin: DeadLetterAdmin;
@@ -54,7 +57,7 @@ export class GroupReplay {
   readonly #stages: Stage[];
   readonly #by: By;
   #stage: Stage["name"] = "canary";
-  end: GroupResult | undefined;
+  result: GroupResult | undefined;
 
   constructor(
     admin: DeadLetterAdmin,
@@ -78,7 +81,7 @@ export class GroupReplay {
     return this.#inFlight.tally;
   }
 
-  /** Replayed, and nobody knows yet what came of it. */
+  /** Number of replayed messages without an outcome. */
   get waiting(): number {
     return this.#inFlight.size;
   }
@@ -87,42 +90,43 @@ export class GroupReplay {
     return this.#stage;
   }
 
-  /** Replays what may go now. Called again it goes on where it was: other groups may have made room for its keys. */
-  async run(told: () => void): Promise<void> {
-    const [working] = await findWorkers(this.#admin, [this.group.consumer]);
-    if (working?.why !== undefined) return this.#finish("not running", working.why);
+  /** Replays all dead letters that need not wait. Another call continues, after other groups have released keys. */
+  async run(onProgress: () => void): Promise<void> {
+    const [workers] = await findWorkers(this.#admin, [this.group.consumer]);
+    if (workers?.why !== undefined) return this.#finish("not running", workers.why);
     for (let stage = this.#stages[0]; stage !== undefined; stage = this.#stages[0]) {
       this.#stage = stage.name;
-      const more = await this.#runStage(stage, told);
-      if (this.end !== undefined || !more) return;
+      const more = await this.#runStage(stage, onProgress);
+      if (this.result !== undefined || !more) return;
       this.#stages.shift();
     }
   }
 
-  /** True when the stage is full, false when there is nothing left for now. */
-  async #runStage(stage: Stage, told: () => void): Promise<boolean> {
+  // Resolves with true if the stage is complete, with false if no dead letter can be replayed for now.
+  async #runStage(stage: Stage, onProgress: () => void): Promise<boolean> {
     let [sent, inPass] = [0, 0];
-    while (sent < stage.letters) {
+    while (sent < stage.count) {
       if (!(await this.#canContinue())) return false;
-      const room = Math.min(chunkSize(stage), stage.letters - sent, maxInFlight(stage) - this.#inFlight.size);
+      const room = Math.min(chunkSize(stage), stage.count - sent, maxInFlight(stage) - this.#inFlight.size);
       if (room <= 0) {
         await sleep(this.#inFlight.dueMs, this.#settings.signal);
         continue;
       }
-      // Once the ramp has come through, a run of one key goes together: its line keeps the order.
-      const page = await this.#queue.take(room, this.#inFlight.moving, stage.name === "rest");
+      // After the ramp, consecutive messages of one key are replayed together; their rows keep the order.
+      const page = await this.#queue.take(room, this.#inFlight.streams, stage.name === "rest");
       if (page.length > 0) {
         if (!(await this.#pacer.waitTurn(page.length, stage.perSecond, this.#settings.signal))) continue;
-        const flown = await replayDeadLetters(this.#admin, page, this.#by);
-        this.#inFlight.add(flown);
-        sent += flown.length;
-        inPass += flown.length;
-        told();
-      } else if (this.#queue.isOver(inPass)) {
+        const replayed = await replayDeadLetters(this.#admin.store, page, this.#by);
+        await this.#admin.wake(replayed.map(({ lane }) => lane));
+        this.#inFlight.add(replayed);
+        sent += replayed.length;
+        inPass += replayed.length;
+        onProgress();
+      } else if (this.#queue.isPassOver(inPass)) {
         if (!(await this.#drain())) return false;
         this.#queue.restart();
         if (inPass === 0) return false;
-        inPass = 0; // keys whose first letter was handled have a next one
+        inPass = 0; // keys whose first message was handled may have another one
       }
     }
     return this.#drain();
@@ -130,16 +134,14 @@ export class GroupReplay {
 
   async #readPage(after: readonly Param[]): Promise<readonly Candidate[]> {
     const { names, params } = this.#settings.conditions;
-    const { rows } = await this.#admin.store.database.run<Candidate>(this.#admin.sql.page(names), [
-      this.group.fingerprint,
-      this.#upTo,
-      ...after,
-      ...params,
-    ]);
+    const { rows } = await this.#admin.store.database.run<Candidate>(
+      this.#admin.store.sql.listInOrder(names),
+      [this.group.fingerprint, this.#upTo, ...after, ...params],
+    );
     return rows;
   }
 
-  /** Waits until something has come of everything replayed so far. */
+  // Waits for the outcome of everything replayed so far.
   async #drain(): Promise<boolean> {
     while (this.#inFlight.size > 0) {
       if (!(await this.#canContinue())) return false;
@@ -154,13 +156,12 @@ export class GroupReplay {
     if (why !== undefined) {
       this.#finish("stopped", why);
       await this.#awaitRemaining();
-    } else if (this.#settings.signal?.aborted === true)
-      this.#finish("interrupted", "somebody asked to end it");
+    } else if (this.#settings.signal?.aborted === true) this.#finish("interrupted", "it was interrupted");
     else if (this.#inFlight.silentMs > this.#settings.waitMs) await this.#giveUp();
-    return this.end === undefined;
+    return this.result === undefined;
   }
 
-  // What was sent together with the one that failed is told as well, unless that takes long.
+  // Waits a short time for the outcomes of messages that were replayed together with the failed one.
   async #awaitRemaining(): Promise<void> {
     const untilMs = systemClock.monotonicMs() + Math.min(MAX_SETTLE_MS, this.#settings.waitMs);
     while (this.#inFlight.size > this.tally.failing && systemClock.monotonicMs() < untilMs) {
@@ -170,16 +171,16 @@ export class GroupReplay {
   }
 
   async #giveUp(): Promise<void> {
-    const [worker] = await findWorkers(this.#admin, [this.group.consumer]);
+    const [workers] = await findWorkers(this.#admin, [this.group.consumer]);
     const seconds = Math.round(this.#settings.waitMs / 1_000);
-    const state = worker?.why ?? "it is running, so it may be slow, or busy with what came before";
-    const what = `nothing has come of ${this.waiting} replayed letters for ${seconds} s`;
-    if (worker?.why === undefined) this.#finish("unknown yet", `${what}; ${state}`);
-    else this.#finish("not running", `${what}: ${state}`);
+    const what = `${this.waiting} replayed messages have had no outcome for ${seconds} s`;
+    if (workers?.why === undefined)
+      this.#finish("unknown yet", `${what}; a worker runs, so it may be slow, or busy with earlier messages`);
+    else this.#finish("not running", `${what}: ${workers.why}`);
   }
 
   #finish(verdict: ReplayVerdict, why: string): void {
-    this.end = { verdict, why };
+    this.result = { verdict, why };
   }
 }
 
@@ -189,17 +190,26 @@ interface Cursor {
   readonly messageId: string;
 }
 
-/** Reads so many letters behind the cursor, in the order of their messages. */
+/** An open dead letter in the order of its message. */
+export interface Candidate extends ReplayCandidate {
+  /** The seq of the message. */
+  readonly place: string;
+  readonly written_at: string;
+  /** True if an earlier dead letter of its key is open. */
+  readonly waits: boolean;
+}
+
+/** Reads at most `limit` dead letters after the cursor, in the order of their messages. */
 export type ReadCandidates = (after: Cursor, limit: number) => Promise<readonly Candidate[]>;
 
 const START: Cursor = { place: "-2", writtenAt: "-infinity", messageId: "" };
 const WINDOW = 500;
-/** How many letters may be passed over in vain while others are on their way that they may be waiting for. */
-const MAX_PASSED_OVER = 2 * WINDOW;
+/** Upper bound for dead letters skipped in a row while replayed messages of their keys may be in flight. */
+const MAX_SKIPPED = 2 * WINDOW;
 
 /**
- * The letters of a cause in the order of their messages, pass after pass. A key of which one letter had to wait is left
- * alone for the rest of the pass, so none of its letters overtakes it.
+ * The dead letters of a cause in the order of their messages, in repeated passes. If one of a key must wait, the rest of
+ * this key is skipped for the pass, so that no message overtakes an earlier one.
  */
 export class ReplayQueue {
   readonly #read: ReadCandidates;
@@ -207,15 +217,18 @@ export class ReplayQueue {
   #window: readonly Candidate[] = [];
   #at = 0;
   #ended = false;
-  #passedOver = 0;
+  #skipped = 0;
   readonly #skippedStreams = new Set<string>();
 
   constructor(read: ReadCandidates) {
     this.#read = read;
   }
 
-  /** The next that may go, as far as one window reaches; none of a key in `moving`, and one of each unless `together`. */
-  async take(limit: number, moving: ReadonlySet<string>, together: boolean): Promise<readonly Candidate[]> {
+  /**
+   * Returns the next dead letters to replay, from one window. Skips streams in flight, and unless `together` takes only
+   * one dead letter of each stream.
+   */
+  async take(limit: number, inFlight: ReadonlySet<string>, together: boolean): Promise<readonly Candidate[]> {
     if (this.#at >= this.#window.length) await this.#readWindow();
     const taken: Candidate[] = [];
     const keys = new Set<string>();
@@ -224,24 +237,24 @@ export class ReplayQueue {
       if (letter === undefined) break;
       const stream = letter.key === null ? undefined : streamFor(letter.topic, letter.key);
       if (stream !== undefined) {
-        const waits = letter.waits || moving.has(stream) || (!together && keys.has(stream));
+        const waits = letter.waits || inFlight.has(stream) || (!together && keys.has(stream));
         if (waits) this.#skippedStreams.add(stream);
         if (this.#skippedStreams.has(stream)) {
-          this.#passedOver += 1;
+          this.#skipped += 1;
           continue;
         }
         keys.add(stream);
       }
       taken.push(letter);
     }
-    if (taken.length > 0) this.#passedOver = 0;
+    if (taken.length > 0) this.#skipped = 0;
     return taken;
   }
 
-  /** True when the rest of the pass is not worth reading before something has come of what was replayed in it. */
-  isOver(replayedInPass: number): boolean {
+  /** True at the end of a pass, or if it should end early because too many dead letters wait for replayed messages. */
+  isPassOver(replayedInPass: number): boolean {
     const seen = this.#at >= this.#window.length;
-    return (this.#ended && seen) || (replayedInPass > 0 && this.#passedOver >= MAX_PASSED_OVER);
+    return (this.#ended && seen) || (replayedInPass > 0 && this.#skipped >= MAX_SKIPPED);
   }
 
   restart(): void {
@@ -249,7 +262,7 @@ export class ReplayQueue {
     this.#window = [];
     this.#at = 0;
     this.#ended = false;
-    this.#passedOver = 0;
+    this.#skipped = 0;
     this.#skippedStreams.clear();
   }
 
@@ -266,14 +279,14 @@ export class ReplayQueue {
 const MIN_POLL_MS = 25;
 const MAX_POLL_MS = 500;
 
-/** Replayed letters of one group until it is known what came of them. */
+/** The replayed messages of one group whose outcome is not known yet. */
 class InFlightReplays {
   readonly #admin: DeadLetterAdmin;
   readonly #clock: Clock;
-  readonly #open = new Map<string, InFlightReplay>();
+  readonly #open = new Map<string, ReplayedRow>();
   readonly #failing = new Set<string>();
   #tally: Tally = { replayed: 0, handled: 0, diedSame: 0, diedOtherwise: 0, failing: 0, error: null };
-  #lookedMs = 0;
+  #polledMs = 0;
   #changedMs = 0;
   #pollMs = MIN_POLL_MS;
 
@@ -286,8 +299,8 @@ class InFlightReplays {
     return this.#open.size;
   }
 
-  /** The streams that have one on its way. */
-  get moving(): ReadonlySet<string> {
+  /** Streams with a message in flight. */
+  get streams(): ReadonlySet<string> {
     return new Set([...this.#open.values()].flatMap(({ stream }) => (stream === null ? [] : [stream])));
   }
 
@@ -295,43 +308,43 @@ class InFlightReplays {
     return { ...this.#tally, failing: this.#failing.size };
   }
 
-  /** Milliseconds until it is worth looking again. */
+  /** Milliseconds until the next poll. */
   get dueMs(): number {
-    return Math.max(0, this.#lookedMs + this.#pollMs - this.#clock.monotonicMs());
+    return Math.max(0, this.#polledMs + this.#pollMs - this.#clock.monotonicMs());
   }
 
-  /** How long nothing has come of any of them. */
+  /** Milliseconds since the last outcome; 0 if nothing is in flight. */
   get silentMs(): number {
     return this.#open.size === 0 ? 0 : this.#clock.monotonicMs() - this.#changedMs;
   }
 
-  add(flights: readonly InFlightReplay[]): void {
+  add(replayed: readonly ReplayedRow[]): void {
     if (this.#open.size === 0) this.#changedMs = this.#clock.monotonicMs();
-    for (const flight of flights) this.#open.set(flight.id, flight);
-    this.#tally = { ...this.#tally, replayed: this.#tally.replayed + flights.length };
+    for (const row of replayed) this.#open.set(row.id, row);
+    this.#tally = { ...this.#tally, replayed: this.#tally.replayed + replayed.length };
   }
 
   async poll(): Promise<void> {
     if (this.#open.size === 0) return;
-    const beganMs = this.#clock.monotonicMs();
+    const startedMs = this.#clock.monotonicMs();
     const all = [...this.#open.values()];
     const { rows } = await this.#admin.store.database.run<OutcomeRow>(this.#admin.sql.outcomes, [
       toArrayLiteral(all.map(({ id }) => id)),
-      toArrayLiteral(all.map(({ line }) => line)),
+      toArrayLiteral(all.map(({ table }) => table)),
       toArrayLiteral(all.map(({ lane }) => lane)),
       toArrayLiteral(all.map(({ seq }) => seq)),
     ]);
     for (const row of rows) this.#settle(row);
-    this.#lookedMs = this.#clock.monotonicMs();
-    // Looking must not cost the database more than the work that is looked at.
-    const took = (this.#lookedMs - beganMs) * 4;
-    this.#pollMs = Math.min(MAX_POLL_MS, Math.max(MIN_POLL_MS, took));
+    this.#polledMs = this.#clock.monotonicMs();
+    // Polls take at most a fifth of the time, so that they do not slow down the database.
+    const pauseMs = (this.#polledMs - startedMs) * 4;
+    this.#pollMs = Math.min(MAX_POLL_MS, Math.max(MIN_POLL_MS, pauseMs));
   }
 
   #settle(row: OutcomeRow): void {
-    const flight = this.#open.get(row.id);
-    if (flight === undefined) return;
-    const outcome = judgeOutcome(flight, row);
+    const replayed = this.#open.get(row.id);
+    if (replayed === undefined) return;
+    const outcome = judgeOutcome(replayed, row);
     if (outcome.kind === "waiting") return;
     this.#changedMs = this.#clock.monotonicMs();
     if (outcome.kind === "failing") {
@@ -346,4 +359,69 @@ class InFlightReplays {
     else if (outcome.same) this.#tally = { ...this.#tally, diedSame: diedSame + 1, error: outcome.error };
     else this.#tally = { ...this.#tally, diedOtherwise: diedOtherwise + 1, error: outcome.error };
   }
+}
+
+/** State of a replayed message in the database. */
+export interface OutcomeRow {
+  readonly id: string;
+  readonly waiting: boolean;
+  readonly attempts: number;
+  readonly last_error: string | null;
+  readonly letter: string | null;
+  readonly fingerprint: string | null;
+  readonly consumer: string | null;
+  readonly type: string | null;
+  readonly reason: Parameters<typeof computeFingerprint>[0]["reason"] | null;
+  readonly error_type: string | null;
+  readonly error_message: string | null;
+}
+
+/** `failing`: an attempt failed like before and will be retried. `died`: the message was dead-lettered again. */
+export type Outcome =
+  | { readonly kind: "waiting" }
+  | { readonly kind: "handled" }
+  | { readonly kind: "failing"; readonly error: string }
+  | { readonly kind: "died"; readonly letter: string; readonly same: boolean; readonly error: string };
+
+/** Compares the state of a replayed message with its earlier failure. Pure. */
+export function judgeOutcome(replayed: ReplayedRow, row: OutcomeRow): Outcome {
+  if (row.letter !== null) {
+    const errors = { errorType: row.error_type ?? "", errorMessage: row.error_message ?? "" };
+    const { consumer, type, reason } = row;
+    const now =
+      row.fingerprint ??
+      computeFingerprint({ consumer, type: type ?? "", reason: reason ?? "rejected", ...errors });
+    const error = `${errors.errorType}: ${errors.errorMessage}`;
+    return { kind: "died", letter: row.letter, same: now === replayed.fingerprint, error };
+  }
+  if (!row.waiting) return { kind: "handled" };
+  const isFailing = row.attempts > 0 && row.last_error !== null && isSameFailure(replayed, row.last_error);
+  return isFailing ? { kind: "failing", error: row.last_error ?? "" } : { kind: "waiting" };
+}
+
+/** Outcomes of the replayed messages of a group so far. */
+export interface Tally {
+  readonly replayed: number;
+  readonly handled: number;
+  /** Dead-lettered again with the same cause, and with another cause. */
+  readonly diedSame: number;
+  readonly diedOtherwise: number;
+  /** In retry after the same failure. */
+  readonly failing: number;
+  /** Error of the last failure. */
+  readonly error: string | null;
+}
+
+/** Up to this number or share, failures with other causes do not stop the replay. */
+const MAX_OTHER_DEATHS = 3;
+const MAX_OTHER_SHARE = 0.05;
+
+/** Returns why a group must stop, or undefined. One repeated failure is enough; in the canary stage any failure is. */
+export function reasonToStop(stage: Stage["name"], tally: Tally): string | undefined {
+  const { handled, diedSame, diedOtherwise, failing, error } = tally;
+  const how = error === null ? "" : `: ${error}`;
+  if (diedSame + failing > 0) return `the same failure came back${how}`;
+  if (stage === "canary" && diedOtherwise > 0) return `the canary failed with another error${how}`;
+  const max = Math.max(MAX_OTHER_DEATHS, (handled + diedOtherwise) * MAX_OTHER_SHARE);
+  return diedOtherwise > max ? `${diedOtherwise} messages failed with another error${how}` : undefined;
 }

@@ -6,8 +6,7 @@ import { temporaryDatabase } from "../../../test/support/database.ts";
 import { until } from "../../../test/support/relays.ts";
 import { republish } from "../../outbox/index.ts";
 import { pgDatabase } from "../../storage/index.ts";
-import { buryLiveMessage } from "./bury-live-message.ts";
-import { editDeadLetter } from "./edit-dead-letter.ts";
+import { buryLiveMessage, editDeadLetter } from "./dead-letter-actions.ts";
 import { createDeadLetterAdmin } from "./dead-letter-admin.ts";
 import { replayInStages } from "./staged-replay.ts";
 
@@ -40,13 +39,13 @@ async function setup() {
 
 const broker = () => new MemoryTransport({ capabilities: { ordersRetries: false } });
 
-test("a held letter edited to other data and back again sends what it was edited to last", async () => {
+test("a blocking dead letter that is edited twice sends the last data", async () => {
   const { rows, start, admin } = await setup();
   const bus = start(broker());
   const { id } = await bus.transaction((tx) => tx.publish(Held, { id: "o1", n: 1 }));
   for (const n of [2, 1, 2, 3, 1]) {
-    const { letter } = await buryLiveMessage(admin, id, by);
-    await editDeadLetter(admin, letter, { data: `{"id":"o1","n":${n}}`, ...by });
+    const { deadLetterId } = await buryLiveMessage(admin, id, by);
+    await editDeadLetter(admin, deadLetterId, { data: `{"id":"o1","n":${n}}`, ...by });
     const sent = await rows(
       `select data from sagabox.outbox join sagabox.message on id = message_id and message.written_on = outbox.written_on`,
     );
@@ -54,7 +53,7 @@ test("a held letter edited to other data and back again sends what it was edited
   }
 });
 
-test("a held letter whose message was sent again from the archive is replayed from its place", async () => {
+test("a blocking dead letter whose message was republished is replayed from its own row", async () => {
   const { database, rows, start, admin } = await setup();
   const first = broker();
   const one = start(first);

@@ -2,13 +2,12 @@ import { expect, test, vi } from "vitest";
 import { temporaryDatabase } from "../../../test/support/database.ts";
 import { someDeadLetters } from "../../../test/support/dead-letters.ts";
 import { aMessage } from "../../../test/support/messages.ts";
-import { buryMessage, deadLetterStatements } from "../../dead-letter/index.ts";
+import { buryMessage, deadLetterStatements, replayDeadLetters } from "../../dead-letter/index.ts";
 import { pgDatabase } from "../../storage/index.ts";
 import { verifyConservation } from "../conservation/verify.ts";
-import { editDeadLetter } from "./edit-dead-letter.ts";
-import { listDeadLetterGroups } from "./groups.ts";
+import { editDeadLetter } from "./dead-letter-actions.ts";
 import { createDeadLetterAdmin } from "./dead-letter-admin.ts";
-import { replayDeadLetters } from "./replay-dead-letters.ts";
+import { listDeadLetterGroups } from "./list-dead-letters.ts";
 
 vi.setConfig({ testTimeout: 90_000 });
 
@@ -23,7 +22,7 @@ async function setup() {
   return { pool, admin, rows };
 }
 
-test("among 100,000 letters groups, pages, keys and outcomes are found by their indexes", async () => {
+test("groups, pages, keys and outcomes of 100,000 dead letters are found by index", async () => {
   const { pool, admin } = await setup();
   await someDeadLetters(pool, place, [
     { consumer: "billing", letters: 60_000, error: "'late'" },
@@ -39,7 +38,14 @@ test("among 100,000 letters groups, pages, keys and outcomes are found by their 
     const { rows } = await pool.query<{ "QUERY PLAN": string }>(`explain ${text}`, [...values]);
     return rows.map((row) => row["QUERY PLAN"]).join("\n");
   };
-  const page = await plan(admin.sql.page([]).text, ["0123456789ab", "999999", "-2", "-infinity", "", 100]);
+  const page = await plan(admin.store.sql.listInOrder([]).text, [
+    "0123456789ab",
+    "999999",
+    "-2",
+    "-infinity",
+    "",
+    100,
+  ]);
   expect(page).toContain("dead_letter_open_cause");
   expect(page).toContain("dead_letter_open_key");
   expect(page).not.toContain("Seq Scan");
@@ -61,7 +67,7 @@ test("among 100,000 letters groups, pages, keys and outcomes are found by their 
   expect(performance.now() - beganMs).toBeLessThan(5_000);
 });
 
-test("among 100,000 that wait, a message is found by its place", async () => {
+test("a waiting message among 100,000 is found by index", async () => {
   const { pool, admin, rows } = await setup();
   await pool.query(
     `insert into sagabox.outbox (lane, seq, topic, type, message_id, written_on, due_at)
@@ -100,42 +106,42 @@ async function holdKey({ admin, rows }: Awaited<ReturnType<typeof setup>>, id: s
   return { letter, message };
 }
 
-test("an edited letter that held its key goes from its own place, with the new copy", async () => {
-  const house = await setup();
-  const { letter } = await holdKey(house, "m-1", 42);
-  await editDeadLetter(house.admin, letter, { ...by, data: '{"n":2}' });
+test("an edited dead letter that blocks its key is sent from its own outbox row, with the new data", async () => {
+  const harness = await setup();
+  const { letter } = await holdKey(harness, "m-1", 42);
+  await editDeadLetter(harness.admin, letter, { ...by, data: '{"n":2}' });
   expect(
-    await house.rows(
+    await harness.rows(
       `select outbox.seq::int, attempts, due_at <= clock_timestamp() as due, data
          from sagabox.outbox join sagabox.message on id = message_id and message.written_on = outbox.written_on`,
     ),
   ).toEqual([{ seq: 42, attempts: 0, due: true, data: '{"n":2}' }]);
-  expect(await house.rows("select data from sagabox.dead_letter")).toEqual([{ data: '{"n":1}' }]);
-  const { findings } = await verifyConservation(house.admin.store.database, "sagabox");
+  expect(await harness.rows("select data from sagabox.dead_letter")).toEqual([{ data: '{"n":1}' }]);
+  const { findings } = await verifyConservation(harness.admin.store.database, "sagabox");
   expect(findings).toEqual([]);
 });
 
-test("letters of the outbox are replayed many at once: those that hold a key in place, the others behind", async () => {
-  const house = await setup();
-  const { letter, message } = await holdKey(house, "m-1", 42);
+test("a batch from the outbox is replayed: blocking rows in place, the others in new rows", async () => {
+  const harness = await setup();
+  const { letter, message } = await holdKey(harness, "m-1", 42);
   const free = aMessage({ id: "m-2", topic: place.topic });
-  const { database, sql } = house.admin.store;
+  const { database, sql } = harness.admin.store;
   const death = { reason: "rejected", attempts: 1, maxAttempts: 10, error: new Error("too large") } as const;
   const other = (await buryMessage(database, sql, { origin: "outbox", message: free, ...death })) ?? "";
-  const flights = await replayDeadLetters(
-    house.admin,
+  const replayed = await replayDeadLetters(
+    harness.admin.store,
     [
       { id: letter, message_id: "m-1", topic: place.topic, key: message.key },
       { id: other, message_id: "m-2", topic: place.topic, key: null },
     ],
     by,
   );
-  expect(flights).toMatchObject([
-    { id: letter, line: "outbox", lane: 7, seq: "42" },
-    { id: other, line: "outbox" },
+  expect(replayed).toMatchObject([
+    { id: letter, table: "outbox", lane: 7, seq: "42" },
+    { id: other, table: "outbox" },
   ]);
   expect(
-    await house.rows(
+    await harness.rows(
       "select message_id, again, due_at <= clock_timestamp() as due from sagabox.outbox order by 1",
     ),
   ).toEqual([
@@ -144,7 +150,7 @@ test("letters of the outbox are replayed many at once: those that hold a key in 
   ]);
 });
 
-test("a letter whose group is unknown is not closed, and neither are those beside it", async () => {
+test("no dead letter of a batch is closed if the consumer group is unknown", async () => {
   const { pool, admin, rows } = await setup();
   await someDeadLetters(pool, place, [{ consumer: "nobody", letters: 2, error: "'late'" }]);
   const candidates = [1, 2].map((n) => ({
@@ -153,7 +159,7 @@ test("a letter whose group is unknown is not closed, and neither are those besid
     topic: place.topic,
     key: `k${n}`,
   }));
-  await expect(replayDeadLetters(admin, candidates, by)).rejects.toMatchObject({
+  await expect(replayDeadLetters(admin.store, candidates, by)).rejects.toMatchObject({
     code: "TRANSPORT_UNROUTABLE",
   });
   expect(await rows("select 1 from sagabox.dead_letter where closed_at is null")).toHaveLength(2);

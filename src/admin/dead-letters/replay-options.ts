@@ -1,25 +1,25 @@
 import {
-  toConditions,
-  filterKeys,
   type Conditions,
   type DeadLetterCriteria,
+  filterKeys,
+  toConditions,
 } from "../../dead-letter/index.ts";
-import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../../options/index.ts";
+import { type Duration, milliseconds, rejectUnknownKeys, wholeNumber } from "../../options/index.ts";
 import { readOperator } from "../sagas/saga-admin.ts";
 
-/** Which open letters; what is left out does not count. */
+/** Selects open dead letters. All given conditions must hold. */
 export type ReplayFilter = Omit<DeadLetterCriteria, "open">;
 
 export interface StagedReplayOptions {
   readonly actor: string;
   readonly reason: string;
-  /** Letters for each second, once the ramp is over; 1 to 10,000. Default 50. */
+  /** Messages per second after the ramp, 1 to 10,000. Default 50. */
   readonly rate?: number;
-  /** How many letters of each cause go first, alone; 1 to 100. Default 3. */
+  /** Number of messages of each cause that are replayed first, 1 to 100. Default 3. */
   readonly canary?: number;
-  /** How long nothing may come of what was replayed before it is given up to wait. Default "30s". */
+  /** Gives up waiting when replayed messages have had no outcome for this time. Default "30s". */
   readonly wait?: Duration;
-  /** Ends it after what is under way; what was replayed stays replayed. */
+  /** Stops the replay after the current transaction. Replayed messages stay replayed. */
   readonly signal?: AbortSignal;
   readonly onProgress?: (progress: ReplayProgress) => void;
 }
@@ -28,7 +28,7 @@ export interface ReplayProgress {
   readonly fingerprint: string;
   readonly label: string;
   readonly stage: "canary" | "ramp" | "rest";
-  /** Of all groups together. */
+  /** Sum over all groups. */
   readonly replayed: number;
   readonly total: number;
 }
@@ -73,4 +73,41 @@ export function readReplayConditions(filter: ReplayFilter): Conditions {
     filterKeys.filter((key) => key !== "open"),
   );
   return toConditions(WHERE, filter);
+}
+
+/** Part of a staged replay: replays `count` messages at this rate, then waits for all outcomes. */
+export interface Stage {
+  readonly name: "canary" | "ramp" | "rest";
+  readonly perSecond: number;
+  readonly count: number;
+}
+
+/** Duration of each ramp stage. */
+const RAMP_SECONDS = 1;
+const RAMP = [8, 4, 2] as const;
+
+/** Plans the stages: the canary, one second each at 1/8, 1/4 and 1/2 of the rate, then the full rate. */
+export function planStages({
+  canary,
+  rate,
+}: {
+  readonly canary: number;
+  readonly rate: number;
+}): readonly Stage[] {
+  const ramp = RAMP.map((share): Stage => {
+    const perSecond = Math.max(1, rate / share);
+    return { name: "ramp", perSecond, count: Math.ceil(perSecond * RAMP_SECONDS) };
+  }).filter(({ perSecond }) => perSecond < rate);
+  const rest: Stage = { name: "rest", perSecond: rate, count: Number.POSITIVE_INFINITY };
+  return [{ name: "canary", perSecond: rate, count: canary }, ...ramp, rest];
+}
+
+/** Returns the batch size for ten transactions per second, 1 to 200. */
+export function chunkSize({ perSecond }: Stage): number {
+  return Math.max(1, Math.min(200, Math.ceil(perSecond / 10)));
+}
+
+/** Returns the upper bound for messages in flight: two seconds' worth, 10 to 2,000. A slow consumer thus limits the rate. */
+export function maxInFlight({ perSecond }: Stage): number {
+  return Math.max(10, Math.min(2_000, Math.ceil(perSecond * 2)));
 }

@@ -5,8 +5,8 @@ import { temporaryDatabase } from "../../../test/support/database.ts";
 import { someDeadLetters } from "../../../test/support/dead-letters.ts";
 import { until } from "../../../test/support/relays.ts";
 import { pgDatabase } from "../../storage/index.ts";
-import { listDeadLetterGroups } from "./groups.ts";
 import { createDeadLetterAdmin } from "./dead-letter-admin.ts";
+import { listDeadLetterGroups } from "./list-dead-letters.ts";
 import { replayInStages } from "./staged-replay.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -25,7 +25,7 @@ async function setup() {
   return { pool, bus, rows, admin: createDeadLetterAdmin(pgDatabase(pool), "sagabox") };
 }
 
-test("letters of a key are replayed in the order their messages had, not by when they were written", async () => {
+test("dead letters of a key are replayed in the order of their messages, not of their dead-lettering", async () => {
   const { bus, rows, admin } = await setup();
   const seen: number[] = [];
   let broken = true;
@@ -38,7 +38,7 @@ test("letters of a key are replayed in the order their messages had, not by when
   await bus.transaction((tx) => tx.publish(Placed, { id: "o1", n: 1 }));
   const dead = async () => (await rows("select 1 from sagabox.dead_letter where closed_at is null")).length;
   await until(async () => (await dead()) === 2);
-  // As a version before this one left them.
+  // As an older version stored them.
   await rows("update sagabox.dead_letter set place = -1, fingerprint = null");
   await replayInStages(admin, {}, { ...by, canary: 1 });
   await until(async () => (await dead()) === 2);
@@ -47,7 +47,7 @@ test("letters of a key are replayed in the order their messages had, not by when
   expect(seen).toEqual([1, 2, 1, 1, 2]);
 });
 
-test("thousands of letters of one key go in their order, and none but the first few one by one", async () => {
+test("thousands of dead letters of one key are replayed in order, and only the first few one by one", async () => {
   const { pool, bus, admin } = await setup();
   const seen: number[] = [];
   bus.on(Placed, { consumer: "billing" }, ({ data }) => void seen.push(data.n));

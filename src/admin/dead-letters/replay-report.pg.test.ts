@@ -4,8 +4,8 @@ import { z } from "zod";
 import { temporaryDatabase } from "../../../test/support/database.ts";
 import { consumersAtWork, someDeadLetters } from "../../../test/support/dead-letters.ts";
 import { pgDatabase } from "../../storage/index.ts";
-import { listDeadLetterGroups } from "./groups.ts";
 import { createDeadLetterAdmin } from "./dead-letter-admin.ts";
+import { listDeadLetterGroups } from "./list-dead-letters.ts";
 import { replayInStages } from "./staged-replay.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -29,7 +29,7 @@ async function setup() {
   return { pool, world, run, admin: createDeadLetterAdmin(pgDatabase(pool), "sagabox") };
 }
 
-test("letters of more than a thousand causes are all taken, or counted among those that are left", async () => {
+test("dead letters of more than 1,000 causes are all replayed or counted as left", async () => {
   const { pool, admin } = await setup();
   await someDeadLetters(pool, place, [{ consumer: "billing", letters: 1_005, error: "'late'" }]);
   await pool.query("update sagabox.dead_letter set fingerprint = left(md5(id::text), 12)");
@@ -38,7 +38,7 @@ test("letters of more than a thousand causes are all taken, or counted among tho
   expect(report.groups).toHaveLength(1_005);
 });
 
-test("what another operator has in hand is left, and the replay does not call itself done", async () => {
+test("dead letters locked by another operator are left, and the replay is incomplete", async () => {
   const { pool, run, admin } = await setup();
   await run();
   await someDeadLetters(pool, place, [{ consumer: "billing", letters: 3, error: "'late'" }]);
@@ -50,11 +50,11 @@ test("what another operator has in hand is left, and the replay does not call it
   await other.query("rollback");
   other.release();
   expect(report).toMatchObject({ verdict: "incomplete", handled: 2, left: 1 });
-  expect(report.groups[0]?.why).toContain("somebody else has them in hand");
+  expect(report.groups[0]?.why).toContain("are locked by another operator");
   expect(await replayInStages(admin, {}, by)).toMatchObject({ verdict: "done", handled: 1, left: 0 });
 });
 
-test("the audit log of a replay has neither keys nor what errors said, which may be about a person", async () => {
+test("the audit log of a replay contains neither keys nor error texts, which may be personal", async () => {
   const { pool, world, run, admin } = await setup();
   world.broken = true;
   await run();

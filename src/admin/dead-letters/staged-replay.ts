@@ -1,23 +1,24 @@
 import { systemClock } from "../../runtime/index.ts";
+import { type DeadLetterAdmin, findWorkers } from "./dead-letter-admin.ts";
 import { GroupReplay, Pacer, type ReplayVerdict } from "./group-replay.ts";
-import { listDeadLetterGroups, type DeadLetterGroup, type DeadLetterGroups } from "./groups.ts";
-import type { DeadLetterAdmin } from "./dead-letter-admin.ts";
+import { type DeadLetterGroup, type DeadLetterGroups, listDeadLetterGroups } from "./list-dead-letters.ts";
 import {
+  planStages,
   readPaceSettings,
   readReplayConditions,
   readReplaySettings,
   type ReplayFilter,
   type ReplaySettings,
+  type Stage,
   type StagedReplayOptions,
 } from "./replay-options.ts";
-import { planStages, type Stage } from "./stages.ts";
-import { findWorkers } from "./workers.ts";
 
-/** What a staged replay would do. */
+/** Preview of a staged replay. */
 export interface ReplayPlan {
-  readonly letters: number;
+  /** Number of dead letters to replay. */
+  readonly deadLetters: number;
   readonly groups: readonly (DeadLetterGroup & {
-    /** Why nobody would handle it now; null when a worker runs. */
+    /** Why no worker would process the messages now; null if a worker runs. */
     readonly notRunning: string | null;
   })[];
   readonly stages: readonly Stage[];
@@ -29,21 +30,21 @@ export interface GroupReport {
   readonly consumer: string | null;
   readonly verdict: ReplayVerdict;
   readonly why: string | null;
-  /** The stage it came to. */
+  /** The last stage that started. */
   readonly stage: Stage["name"];
-  /** Open letters at the start. */
+  /** Open dead letters at the start. */
   readonly planned: number;
   readonly replayed: number;
   readonly handled: number;
   readonly diedAgain: number;
-  /** Replayed, and neither handled nor dead yet. */
+  /** Replayed, and neither handled nor dead-lettered yet. */
   readonly waiting: number;
-  /** Not replayed: the group was stopped, an earlier letter of the same key is dead, or somebody else has it in hand. */
+  /** Not replayed: the group stopped, an earlier message of the key is dead-lettered, or another operator has a lock. */
   readonly left: number;
 }
 
 export interface ReplayReport {
-  /** Done, or the first thing that went otherwise. */
+  /** "done", or the verdict of the first group with another one. */
   readonly verdict: ReplayVerdict;
   readonly replayed: number;
   readonly handled: number;
@@ -56,10 +57,10 @@ export interface ReplayReport {
 
 const PAGE = 1_000;
 const MAX_GROUPS = 10_000;
-/** What a person may have typed that is about a person; the audit log cannot be erased. */
+/** Filter values that may contain personal data. They are masked, because the audit log cannot be erased. */
 const HIDDEN = ["key", "text"];
 
-/** What would be replayed, and whether anybody would handle it. Changes nothing. */
+/** Previews a staged replay: the groups, the stages, and whether workers run. Read-only. Throws OPTIONS_INVALID. */
 export async function planReplay(
   admin: DeadLetterAdmin,
   filter: ReplayFilter,
@@ -71,13 +72,13 @@ export async function planReplay(
   const workers = await findWorkers(admin, [...new Set(groups.map(({ consumer }) => consumer))]);
   const idle = new Map(workers.map(({ consumer, why }) => [consumer, why ?? null]));
   return {
-    letters: open,
+    deadLetters: open,
     groups: groups.map((group) => ({ ...group, notRunning: idle.get(group.consumer) ?? null })),
     stages,
   };
 }
 
-// Letters come and go between two pages, so a group may be seen twice; one that is missed counts as left.
+// Dead letters may change between two pages, so a group may be read twice; a group that is missed counts as left.
 async function listAllGroups(
   admin: DeadLetterAdmin,
   filter: ReplayFilter,
@@ -95,10 +96,11 @@ async function listAllGroups(
 }
 
 /**
- * Replays the open letters of a filter, cause by cause: a few first, whose fate is awaited, then more and more up to the
- * rate. A cause that shows itself again stops its group; the others go on. Letters of one key go in the order of their
- * messages, the next when the one before was handled. Whatever ends it, another call goes on with what is left: a letter
- * is closed in the transaction that puts its message back, and letters that died meanwhile are not taken twice.
+ * Replays the open dead letters that match a filter, grouped by cause. Each group starts with a canary, waits for its
+ * outcome, and then ramps up to the rate. If the failure comes back, its group stops and the others continue. Messages of
+ * one key are replayed in order. An interrupted replay can be repeated: each dead letter is closed in the transaction that
+ * puts its message back, and messages dead-lettered during the replay are not replayed again.
+ * Throws OPTIONS_INVALID for invalid options.
  */
 export async function replayInStages(
   admin: DeadLetterAdmin,
@@ -106,13 +108,13 @@ export async function replayInStages(
   options: StagedReplayOptions,
 ): Promise<ReplayReport> {
   const settings = readReplaySettings(filter, options);
-  const beganMs = systemClock.monotonicMs();
-  const { groups, letters } = await planReplay(admin, filter, settings);
+  const startedMs = systemClock.monotonicMs();
+  const { groups, deadLetters } = await planReplay(admin, filter, settings);
   const upTo = (await admin.store.database.run<{ id: string }>(admin.sql.newest)).rows[0]?.id ?? "0";
-  await auditStart(admin, settings, filter, letters);
+  await auditStart(admin, settings, filter, deadLetters);
   const pacer = new Pacer();
   const replays = groups.map((group) => new GroupReplay(admin, settings, { group, upTo, pacer }));
-  await runRounds(replays, settings, letters);
+  await runRounds(replays, settings, deadLetters);
   const reports: GroupReport[] = [];
   for (const replay of replays) {
     const report = await reportGroup(admin, settings, upTo, replay);
@@ -120,13 +122,13 @@ export async function replayInStages(
     reports.push(report);
   }
   return {
-    ...sumReports(reports, letters),
-    tookMs: Math.round(systemClock.monotonicMs() - beganMs),
+    ...sumReports(reports, deadLetters),
+    tookMs: Math.round(systemClock.monotonicMs() - startedMs),
     groups: reports,
   };
 }
 
-// A key may have letters of two causes, so one group can make room for another: as long as anything moves, all get a turn.
+// A key may have dead letters of two causes, so one group can release a key for another. Repeats while any was replayed.
 async function runRounds(
   replays: readonly GroupReplay[],
   { onProgress }: ReplaySettings,
@@ -136,7 +138,7 @@ async function runRounds(
   for (let before = -1; before < countReplayed();) {
     before = countReplayed();
     for (const replay of replays) {
-      if (replay.end !== undefined) continue;
+      if (replay.result !== undefined) continue;
       const { fingerprint, label } = replay.group;
       await replay.run(() =>
         onProgress({ fingerprint, label, stage: replay.stage, replayed: countReplayed(), total }),
@@ -159,12 +161,12 @@ async function reportGroup(
     ...params,
   ]);
   const left = rows[0]?.count ?? 0;
-  const { verdict, why } = replay.end ?? {
+  const { verdict, why } = replay.result ?? {
     verdict: left === 0 ? "done" : "incomplete",
     why:
       left === 0
         ? null
-        : `${left} wait behind an earlier letter of their key, or somebody else has them in hand`,
+        : `${left} wait for an earlier message of their key, or are locked by another operator`,
   };
   const { replayed, handled, diedSame, diedOtherwise } = tally;
   const diedAgain = diedSame + diedOtherwise;
@@ -186,12 +188,12 @@ async function reportGroup(
 
 function sumReports(
   groups: readonly GroupReport[],
-  letters: number,
+  deadLetters: number,
 ): Omit<ReplayReport, "tookMs" | "groups"> {
   const sum = (pick: (group: GroupReport) => number): number =>
     groups.reduce((total, group) => total + pick(group), 0);
-  // Of more causes than one replay takes.
-  const beyond = letters - sum(({ planned }) => planned);
+  // Dead letters of causes beyond the limit of one replay.
+  const beyond = deadLetters - sum(({ planned }) => planned);
   const first = groups.find(({ verdict }) => verdict !== "done")?.verdict;
   return {
     verdict: first ?? (beyond > 0 ? "incomplete" : "done"),
@@ -207,9 +209,9 @@ async function auditStart(
   { store }: DeadLetterAdmin,
   { actor, reason, rate, canary }: ReplaySettings,
   filter: ReplayFilter,
-  letters: number,
+  deadLetters: number,
 ): Promise<void> {
-  const asked = Object.fromEntries(
+  const shown = Object.fromEntries(
     Object.entries(filter).map(([name, value]) => [name, HIDDEN.includes(name) ? "…" : String(value)]),
   );
   await store.audit.recordDone(store.database, {
@@ -217,7 +219,7 @@ async function auditStart(
     reason,
     action: "dead_letter.staged_replay",
     target: { kind: "dead_letters" },
-    after: { filter: asked, letters, rate, canary },
+    after: { filter: shown, deadLetters, rate, canary },
   });
 }
 
@@ -229,7 +231,7 @@ async function auditEnd(
 ): Promise<void> {
   const { fingerprint, consumer, verdict, stage, planned, replayed, handled, diedAgain, waiting, left } =
     report;
-  // Without what the error said: that goes when its letter goes.
+  // Without the error text, which may contain personal data and is deleted with the dead letter.
   const why = error === null ? report.why : (report.why?.replace(`: ${error}`, "") ?? null);
   await store.audit.recordDone(store.database, {
     actor,

@@ -87,9 +87,9 @@ async function readLife(
   const [found] = (await database.run<MessageRow>(sql.message, [id])).rows;
   if (found === undefined) throw notFound(id);
   const lane = found.lane ?? laneFor(found.key ?? id);
-  const letters = (await database.run<Raw<DeadLetterRow>>(sql.letters, [id])).rows;
-  const named = toArrayLiteral(letters.flatMap(({ consumer }) => consumer ?? []));
-  const letterIds = toArrayLiteral(letters.map((letter) => letter.id));
+  const deadLetters = (await database.run<Raw<DeadLetterRow>>(sql.letters, [id])).rows;
+  const named = toArrayLiteral(deadLetters.flatMap(({ consumer }) => consumer ?? []));
+  const letterIds = toArrayLiteral(deadLetters.map((letter) => letter.id));
   const [outbox, queue, sent, groups, any, inbox, saga, actions] = [
     await database.run<MovingColumns>(sql.outbox, [id, lane, found.seq]),
     await database.run<MovingColumns>(sql.queue, [id, lane]),
@@ -109,7 +109,7 @@ async function readLife(
     subscribers: groups.rows,
     hasSubscriptions: any.rows[0]?.known ?? false,
     handled: inbox.rows.map(toInboxRow),
-    letters: letters.map(toDeadLetterRow),
+    deadLetters: deadLetters.map(toDeadLetterRow),
     saga: owner === undefined ? null : { ...owner, step: owner.current_step },
     actions: actions.rows,
   };
@@ -137,7 +137,7 @@ function toMessageFacts(row: MessageRow, lane: number): MessageFacts {
     traceId: parseTraceparent(row.traceparent)?.traceId ?? "",
     bytes: row.bytes,
     isClaimChecked: headers[claimHeader] !== undefined,
-    isSealed: headers[encryptedHeader] !== undefined,
+    isEncrypted: headers[encryptedHeader] !== undefined,
     writtenAt: row.written_at,
     expiresAt: row.expires_at,
     scheduledFor: row.scheduled_for,
@@ -213,7 +213,7 @@ interface Moment {
 
 /** What the database still knows of a message's way, oldest first. Failed attempts leave only their last error. */
 function buildTimeline(life: MessageLife): readonly Moment[] {
-  const { message, sent, handled, letters, actions } = life;
+  const { message, sent, handled, deadLetters, actions } = life;
   const cause = message.causationId === null ? "" : `, caused by ${message.causationId}`;
   const moments: Moment[] = [
     { at: message.writtenAt, what: `written by ${message.source}${cause}` },
@@ -222,7 +222,7 @@ function buildTimeline(life: MessageLife): readonly Moment[] {
       at: row.consumedAt,
       what: `${row.effect ? "handled" : "settled without effect"} by ${row.consumer}`,
     })),
-    ...letters.flatMap((letter) => {
+    ...deadLetters.flatMap((letter) => {
       const where = letter.consumer === null ? "in the outbox" : `at ${letter.consumer}`;
       const died = {
         at: letter.failedAt,
@@ -252,9 +252,9 @@ interface Standing {
 
 /** Where a message stands on its whole way, the place nearest to its writer first. */
 export function judgeLife(life: MessageLife): readonly Standing[] {
-  const { message, outbox, letters } = life;
+  const { message, outbox, deadLetters } = life;
   if (message.scheduledFor !== null) return [judgeScheduled(message.scheduledFor)];
-  const open = letters.filter(({ closedAt }) => closedAt === null);
+  const open = deadLetters.filter(({ closedAt }) => closedAt === null);
   const sending = outbox.map((row) => judgeMoving("outbox", row, open.find(isFromOutbox)));
   const died = open
     .filter((letter) => isFromOutbox(letter) && !outbox.some(({ isHeld }) => isHeld))
@@ -353,9 +353,9 @@ function judgeDead(letter: DeadLetterRow): Standing {
   };
 }
 
-function judgeSent({ sent, letters, hasSubscriptions }: MessageLife): Standing {
+function judgeSent({ sent, deadLetters, hasSubscriptions }: MessageLife): Standing {
   const last = sent.at(-1);
-  const discarded = letters.find((letter) => isFromOutbox(letter) && letter.closedAs === "discarded");
+  const discarded = deadLetters.find((letter) => isFromOutbox(letter) && letter.closedAs === "discarded");
   if (last === undefined && discarded !== undefined) {
     const why = `it died and a person discarded it at ${discarded.closedAt ?? "?"}`;
     return { where: "outbox", state: "dead", why, next: "Nothing." };

@@ -54,7 +54,7 @@ function life(given: Partial<Omit<MessageLife, "message">> & { scheduledFor?: st
     traceId: "t",
     bytes: 2,
     isClaimChecked: false,
-    isSealed: false,
+    isEncrypted: false,
     writtenAt: "2026-01-01T00:00:00.000Z",
     expiresAt: null,
     scheduledFor,
@@ -67,7 +67,7 @@ function life(given: Partial<Omit<MessageLife, "message">> & { scheduledFor?: st
     subscribers: [],
     hasSubscriptions: false,
     handled: [],
-    letters: [],
+    deadLetters: [],
     saga: null,
   };
   return { ...none, actions: [], ...rest, message };
@@ -115,7 +115,7 @@ test.each<[string, MessageLife, string, RegExp, RegExp]>([
     "a dead head",
     life({
       outbox: [{ ...row, isHeld: true, dueAt: null }],
-      letters: [{ ...letter, origin: "outbox", consumer: null }],
+      deadLetters: [{ ...letter, origin: "outbox", consumer: null }],
     }),
     "dead",
     /exhausted: no price/,
@@ -123,7 +123,7 @@ test.each<[string, MessageLife, string, RegExp, RegExp]>([
   ],
   [
     "dead in the outbox",
-    life({ letters: [{ ...letter, origin: "outbox", consumer: null }] }),
+    life({ deadLetters: [{ ...letter, origin: "outbox", consumer: null }] }),
     "dead",
     /exhausted after 6 attempts/,
     /replay dead letter 5/,
@@ -138,7 +138,7 @@ test.each<[string, MessageLife, string, RegExp, RegExp]>([
   [
     "discarded",
     life({
-      letters: [{ ...letter, origin: "outbox", consumer: null, closedAt: "x", closedAs: "discarded" }],
+      deadLetters: [{ ...letter, origin: "outbox", consumer: null, closedAt: "x", closedAs: "discarded" }],
     }),
     "dead",
     /discarded/,
@@ -156,7 +156,7 @@ test("each consumer has a standing of its own: on its way, dead, handled, and th
     life({
       sent: [{ relay: "w", at: "2026-01-01T00:00:01.000Z" }],
       deliveries: [{ ...row, consumer: "stock", isDue: false, attempts: 1, lastError: "busy" }],
-      letters: [letter, { ...letter, id: "4", consumer: "mail", closedAt: "x", closedAs: "replayed" }],
+      deadLetters: [letter, { ...letter, id: "4", consumer: "mail", closedAt: "x", closedAs: "replayed" }],
       handled: [
         {
           consumer: "mail",
@@ -210,5 +210,5 @@ test("a message that was sent and that nobody wanted says so, where PostgreSQL c
   expect(elsewhere).toHaveLength(1);
   expect(elsewhere[0]?.next).toContain("a broker knows who gets it");
   expect(judgeLife(life({ hasSubscriptions: true, outbox: [row] }))).toHaveLength(1);
-  expect(judgeLife(life({ hasSubscriptions: true, letters: [letter] }))).toHaveLength(2);
+  expect(judgeLife(life({ hasSubscriptions: true, deadLetters: [letter] }))).toHaveLength(2);
 });

@@ -63,7 +63,7 @@ export interface MessageFacts {
   readonly traceId: string;
   readonly bytes: number;
   readonly isClaimChecked: boolean;
-  readonly isSealed: boolean;
+  readonly isEncrypted: boolean;
   readonly writtenAt: string;
   readonly expiresAt: string | null;
   readonly scheduledFor: string | null;
@@ -81,7 +81,7 @@ export interface MessageLife {
   /** Whether anybody subscribed to anything here: then PostgreSQL carries the messages. */
   readonly hasSubscriptions: boolean;
   readonly handled: readonly InboxRow[];
-  readonly letters: readonly DeadLetterRow[];
+  readonly deadLetters: readonly DeadLetterRow[];
   readonly saga: {
     readonly id: string;
     readonly type: string;

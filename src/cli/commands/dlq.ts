@@ -168,7 +168,9 @@ async function bury(input: CommandInput, io: Io, id: string): Promise<number> {
   if (input.values["json"] === true) io.out(jsonText(buried));
   else {
     const from = buried.consumer === null ? "the outbox" : `the queue of ${buried.consumer}`;
-    io.out(safeLines(`Message ${id} was removed from ${from} and is now dead letter ${buried.letter}.`));
+    io.out(
+      safeLines(`Message ${id} was removed from ${from} and is now dead letter ${buried.deadLetterId}.`),
+    );
   }
   return DONE;
 }
@@ -180,7 +182,7 @@ async function discardOne(input: CommandInput, io: Io, id: string): Promise<numb
   if (!(await confirmAction(input, io, { what }))) return STOPPED;
   const letter = await withDeadLetters(input, io, (admin) => discardAndWake(admin, id, by));
   if (input.values["json"] === true)
-    io.out(jsonText({ discarded: 1, letter: letter.id, messageId: letter.message.id }));
+    io.out(jsonText({ discarded: 1, deadLetterId: letter.id, messageId: letter.message.id }));
   else io.out(safeLines(`Dead letter ${letter.id} (message ${letter.message.id}) was discarded.`));
   return DONE;
 }
@@ -197,7 +199,7 @@ async function discardMany(input: CommandInput, io: Io): Promise<number> {
   if (isDryRun(input)) {
     const { open, groups } = await findGroups();
     const text = `${groupsText(groups, io.terminal?.columns)}\n\n${open} dead letters would be closed permanently. Dry run: nothing was discarded.`;
-    io.out(input.values["json"] === true ? jsonText({ dryRun: true, letters: open, groups }) : text);
+    io.out(input.values["json"] === true ? jsonText({ dryRun: true, deadLetters: open, groups }) : text);
     return DONE;
   }
   const by = readDecision(input, io);
@@ -247,23 +249,25 @@ async function edit(input: CommandInput, io: Io, id: string): Promise<number> {
     by === undefined
       ? await planChange()
       : await withDeadLetters(input, io, (admin) => editDeadLetter(admin, id, { ...options, ...by }));
-  const { letter, beforeHash, afterHash } = plan;
+  const { deadLetter, beforeHash, afterHash } = plan;
   const { contract } = plan.edit;
-  const ids = { letter: id, messageId: letter.message.id, consumer: letter.consumer };
+  const ids = { deadLetterId: id, messageId: deadLetter.message.id, consumer: deadLetter.consumer };
   if (input.values["json"] === true) io.out(jsonText({ dryRun, ...ids, beforeHash, afterHash, contract }));
   else io.out(safeLines(`${planText(plan)}\n${doneText(plan, dryRun)}`));
   return DONE;
 }
 
-function planText({ letter, edit: { data, contract } }: EditPlan): string {
+function planText({ deadLetter, edit: { data, contract } }: EditPlan): string {
   const checked =
     contract === null
       ? "Checked to be valid JSON only: add --app <module> to check it against the contract."
       : `Matches ${contract}.`;
-  return [`before  ${letter.message.data}`, `after   ${data.replaceAll("\n", " ")}`, "", checked].join("\n");
+  return [`before  ${deadLetter.message.data}`, `after   ${data.replaceAll("\n", " ")}`, "", checked].join(
+    "\n",
+  );
 }
 
-function doneText({ letter: { id, consumer, message } }: EditPlan, dryRun: boolean): string {
+function doneText({ deadLetter: { id, consumer, message } }: EditPlan, dryRun: boolean): string {
   if (dryRun) return "Dry run: nothing was replayed.";
   return `Dead letter ${id} was sent back to ${consumer ?? "the outbox"} with the new data. See: sagabox explain ${message.id}`;
 }

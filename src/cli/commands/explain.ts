@@ -43,7 +43,7 @@ function explanationText(
   columns: number | undefined,
 ): string {
   const sealed = [
-    message.isSealed ? ["personal fields encrypted"] : [],
+    message.isEncrypted ? ["personal fields encrypted"] : [],
     message.isClaimChecked ? ["payload in a store"] : [],
   ].flat();
   const facts = [

@@ -22,7 +22,7 @@ test("no line of an error text, or of anything else that came along, looks like 
   const letter = {
     label: "x",
     traceId: null,
-    isSealed: false,
+    isEncrypted: false,
     isClaimChecked: false,
     others: [],
     edits: [],
@@ -33,7 +33,7 @@ test("no line of an error text, or of anything else that came along, looks like 
         action: "a",
         reason: forged,
         outcome: "done",
-        letterId: "7",
+        deadLetterId: "7",
       },
     ],
     original_message: {

@@ -77,7 +77,7 @@ export function list(input: CommandInput, io: Io): Promise<number> {
       const found = values["check"] === true && letters.some(({ closedAs }) => closedAs === null);
       const text =
         values["json"] === true
-          ? jsonText({ letters })
+          ? jsonText({ deadLetters: letters })
           : deadLettersText(letters, filter.limit ?? 50, io.terminal?.columns);
       return { text, code: found ? FOUND : DONE };
     }),
@@ -118,7 +118,7 @@ export async function show(input: CommandInput, io: Io, id: string): Promise<num
 export function deadLetterText(letter: DeadLetterView): string {
   const { original_message: message, dlq_metadata: why } = letter;
   const marks = [
-    ...(letter.isSealed ? ["personal fields encrypted"] : []),
+    ...(letter.isEncrypted ? ["personal fields encrypted"] : []),
     ...(letter.isClaimChecked ? ["payload in a store"] : []),
   ];
   const state = why.closed_as === null ? "open" : `${why.closed_as} at ${cutToSecond(why.closed_at ?? "")}`;
@@ -179,7 +179,7 @@ function editText(edit: DeadLetterView["edits"][number]): string {
   const checked =
     edit.contract === null ? "not checked against a contract" : `checked against ${edit.contract}`;
   const change = `${edit.beforeHash.slice(0, 12)} → ${edit.afterHash.slice(0, 12)}`;
-  return `${cutToSecond(edit.at)} version ${edit.version} by ${edit.actor}: ${edit.reason} (dead letter ${edit.letterId}, ${change}, ${checked})`;
+  return `${cutToSecond(edit.at)} version ${edit.version} by ${edit.actor}: ${edit.reason} (dead letter ${edit.deadLetterId}, ${change}, ${checked})`;
 }
 
 function actionText({
@@ -188,9 +188,9 @@ function actionText({
   action,
   reason,
   outcome,
-  letterId,
+  deadLetterId,
 }: DeadLetterView["actions"][number]): string {
-  return `${cutToSecond(at)} ${action} of dead letter ${letterId} by ${actor}, ${outcome}${reason === null ? "" : `: ${reason}`}`;
+  return `${cutToSecond(at)} ${action} of dead letter ${deadLetterId} by ${actor}, ${outcome}${reason === null ? "" : `: ${reason}`}`;
 }
 
 function nextSteps({

@@ -19,17 +19,21 @@ import { readFilter, isFiltered, shorten, withDeadLetters } from "./input.ts";
 /** `dlq replay <id>` */
 export async function replayOne(input: CommandInput, io: Io, letterId: string): Promise<number> {
   const by = readActorAndReason(input, io);
-  const { letter, line, why } = await withDeadLetters(input, io, async (admin) => {
+  const {
+    letter,
+    table: target,
+    why,
+  } = await withDeadLetters(input, io, async (admin) => {
     const replayed = await replayAndWake(admin, letterId, by);
     const { consumer } = replayed.letter;
     return {
       ...replayed,
-      line: replayed.table,
       why: await explainWait(admin, consumer).catch(() => undefined),
     };
   });
   const { id, message, consumer } = letter;
-  if (input.values["json"] === true) io.out(jsonText({ letter: id, messageId: message.id, consumer, line }));
+  if (input.values["json"] === true)
+    io.out(jsonText({ deadLetterId: id, messageId: message.id, consumer, table: target }));
   else
     io.out(
       safeLines(
@@ -61,8 +65,8 @@ export async function replayMany(input: CommandInput, io: Io): Promise<number> {
   if (input.values["yes"] !== true) {
     const plan = await planAll();
     io.err(planText(plan, io.terminal?.columns));
-    const what = `${plan.letters} dead letters are sent back to where they failed.`;
-    if (!(await confirmAction(input, io, { what, matters: plan.letters > 0 }))) return STOPPED;
+    const what = `${plan.deadLetters} dead letters are sent back to where they failed.`;
+    if (!(await confirmAction(input, io, { what, matters: plan.deadLetters > 0 }))) return STOPPED;
   }
   const progress = startProgress(io, "Replayed");
   const report = await withDeadLetters(input, io, (admin) =>
@@ -81,8 +85,8 @@ export async function replayMany(input: CommandInput, io: Io): Promise<number> {
   return report.verdict === "done" ? DONE : STOPPED;
 }
 
-function planText({ letters, groups, stages }: ReplayPlan, columns: number | undefined): string {
-  if (letters === 0) return "No matching open dead letters.";
+function planText({ deadLetters, groups, stages }: ReplayPlan, columns: number | undefined): string {
+  if (deadLetters === 0) return "No matching open dead letters.";
   const rows = groups.map((group) => [
     group.fingerprint,
     group.open,
@@ -99,7 +103,7 @@ function planText({ letters, groups, stages }: ReplayPlan, columns: number | und
     table(["group", "open", "consumer", "running", "cause"], rows, columns),
     "",
     ...idle,
-    `${canary?.letters ?? 1} of each group go first; when they are handled, the rate is ${paces} per second. If a group fails`,
+    `${canary?.count ?? 1} of each group go first; when they are handled, the rate is ${paces} per second. If a group fails`,
     "again, its replay stops and the other groups continue.",
   ].join("\n");
 }

@@ -53,7 +53,9 @@ test("G7, handler stuck: a message that kills its process is found out and set a
   const poisonous = () => book.step("If it kills the process", 0, fill, "--json");
   await expect.poll(async () => (await poisonous()).stdout, { timeout: 120_000 }).toContain(message);
   expect(worker.deaths()).toBe(4);
-  const { letters } = JSON.parse((await poisonous()).stdout) as { letters: { id: string }[] };
+  const { deadLetters: letters } = JSON.parse((await poisonous()).stdout) as {
+    deadLetters: { id: string }[];
+  };
   expect(letters).toHaveLength(1);
   expect(await book.done("If it kills the process", { ...fill, letter: letters[0]?.id ?? "" })).toContain(
     "MESSAGE_KILLS_PROCESS",

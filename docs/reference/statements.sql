@@ -4339,7 +4339,7 @@ select pg_current_xact_id()::text as number;
 -- sagabox.outbox.has_number
 select pg_current_xact_id_if_assigned() is not null as inside;
 
--- ══ src/privacy/scrub-statements.ts ════════════════════════════════════════════════════════════════════════════════
+-- ══ src/privacy/statements.ts ══════════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.privacy.scrub_dead_letters
 update "sagabox".dead_letter set error_message = '[erased]', stack_trace = null
@@ -4384,8 +4384,6 @@ update "sagabox".consumer_inbox as seen set result = '{"$erased":true}'
       select letter.message_id from "sagabox".dead_letter as letter
         where exists (select from unnest($1::text::text[]) as k where strpos(letter.headers, k) > 0))
           or exists (select from unnest($1::text::text[]) as k where strpos(seen.payload, k) > 0));
-
--- ══ src/privacy/statements.ts ══════════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.privacy.key_of
 select key_id, subject, wrapped, kek_id,
@@ -4541,50 +4539,6 @@ update "sagabox".gdpr_erasure_log
           'errors', coalesce((scrubbed ->> 'errors')::integer, 0) + $5::integer),
     swept_at = case when $6::boolean then clock_timestamp() end
   where id = $1::bigint and swept_at is null;
-
--- sagabox.privacy.scrub_dead_letters
-update "sagabox".dead_letter set error_message = '[erased]', stack_trace = null
-  where (error_message <> '[erased]' or stack_trace is not null) and exists (select from unnest($1::text::text[]) as k
-      where strpos(headers, k) > 0 or strpos(data, '.' || k || '.') > 0 or strpos(data, '"keyId":"' || k || '"') > 0);
-
--- sagabox.privacy.scrub_outbox
-update "sagabox".outbox as row set last_error = '[erased]'
-  where row.last_error <> '[erased]'
-    and exists (select from "sagabox".message
-        where message.id = row.message_id and message.written_on = row.written_on
-            and exists (select from unnest($1::text::text[]) as k
-            where strpos(headers, k) > 0 or strpos(data, '.' || k || '.') > 0 or strpos(data,
-                '"keyId":"' || k || '"') > 0));
-
--- sagabox.privacy.scrub_queue
-update "sagabox".queue as row set last_error = '[erased]'
-  where row.last_error <> '[erased]'
-    and exists (select from "sagabox".message
-        where message.id = row.message_id and message.written_on = row.written_on
-            and exists (select from unnest($1::text::text[]) as k
-            where strpos(headers, k) > 0 or strpos(data, '.' || k || '.') > 0 or strpos(data,
-                '"keyId":"' || k || '"') > 0));
-
--- sagabox.privacy.scrub_replies
-update "sagabox".reply
-  set body = json_build_object('requestId', request_id, 'outcome', outcome,
-        'reason', coalesce(substring(body from '"reason":"([a-z]+)"'), 'unknown'), 'error', '[erased]')::text
-  where outcome = 'failed' and body !~ '"error" ?: ?"\[erased\]"'
-    and exists (select from "sagabox".message where message.id = reply.request_id
-        and exists (select from unnest($1::text::text[]) as k
-        where strpos(headers, k) > 0 or strpos(data, '.' || k || '.') > 0 or strpos(data, '"keyId":"' || k || '"') > 0));
-
--- sagabox.privacy.scrub_results
-update "sagabox".consumer_inbox as seen set result = '{"$erased":true}'
-  where seen.result <> '{"$erased":true}'
-      and seen.result !~ '\{"\$sealed":"1\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"\}'
-    and (seen.event_id in (
-      select message.id from "sagabox".message
-        where exists (select from unnest($1::text::text[]) as k where strpos(message.headers, k) > 0)
-      union all
-      select letter.message_id from "sagabox".dead_letter as letter
-        where exists (select from unnest($1::text::text[]) as k where strpos(letter.headers, k) > 0))
-          or exists (select from unnest($1::text::text[]) as k where strpos(seen.payload, k) > 0));
 
 -- sagabox.privacy.to_rewrap
 select key_id, subject, wrapped, kek_id from "sagabox".subject_key

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { isSagaboxError } from "../errors/index.ts";
 import { ENCRYPTED_CHUNK_BYTES, encryptedSize, decryptedSize } from "../message/index.ts";
 import { seededRandom } from "../../test/support/random-data.ts";
-import { decryptChunks, encryptChunks, type StreamKey } from "./chunk-stream.ts";
+import { decryptChunks, encryptChunks, type StreamKey } from "./vaults.ts";
 
 const CHUNK = ENCRYPTED_CHUNK_BYTES;
 const STORED = CHUNK + 16;
@@ -26,7 +26,7 @@ interface Outcome {
   readonly handedOut: Buffer;
 }
 
-/** How opening ended, and what was handed out until then. */
+/** How decryption ended, and the bytes it yielded until then. */
 async function opened(stored: Uint8Array, by: StreamKey = stream, size?: number): Promise<Outcome> {
   const parts: Uint8Array[] = [];
   try {
@@ -51,7 +51,7 @@ test.each([0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK - 7, 3 * CHUN
   },
 );
 
-test("chunks are encrypted each in its own way, also when they are alike", async () => {
+test("equal chunks are encrypted differently", async () => {
   const stored = await sealed(Buffer.alloc(3 * CHUNK, "a"));
   const chunks = [0, 1, 2].map((n) => stored.subarray(n * STORED, (n + 1) * STORED).toString("hex"));
   expect(new Set(chunks).size).toBe(3);
@@ -66,7 +66,7 @@ const flipped = (stored: Buffer, at: number): Buffer => {
   return copy;
 };
 
-/** What was done to the stored bytes, and how many chunks may be seen before it shows. */
+/** A change to the stored bytes, and how many chunks may be yielded before it is detected. */
 const tampered: readonly (readonly [string, number, (stored: Buffer) => Buffer])[] = [
   ["a bit of the first chunk flipped", 0, (stored) => flipped(stored, 0)],
   ["a bit of a tag in the middle flipped", 1, (stored) => flipped(stored, 2 * STORED - 1)],
@@ -87,13 +87,13 @@ const tampered: readonly (readonly [string, number, (stored: Buffer) => Buffer])
   ["a byte more in front", 0, (stored) => Buffer.concat([Buffer.from("x"), stored])],
 ];
 
-test.each(tampered)("%s: only what stands before it is handed out", async (_, chunks, change) => {
+test.each(tampered)("%s: only the chunks before it are yielded", async (_, chunks, change) => {
   const { code, handedOut } = await opened(change(await sealed(plain)));
   expect(code).toBe("PRIVACY_SEAL_BROKEN");
   expect(handedOut.equals(plain.subarray(0, chunks * CHUNK))).toBe(true);
 });
 
-test("a stream whose last chunk is full ends there and nowhere else", async () => {
+test("a stream whose last chunk is full ends exactly there", async () => {
   const stored = await sealed(plain.subarray(0, 2 * CHUNK));
   const ends = await Promise.all([
     opened(stored),
@@ -103,7 +103,7 @@ test("a stream whose last chunk is full ends there and nowhere else", async () =
   expect(ends.map(({ code }) => code)).toEqual(["opened", "PRIVACY_SEAL_BROKEN", "PRIVACY_SEAL_BROKEN"]);
 });
 
-test("two streams cannot be joined, nor a chunk of one put into another", async () => {
+test("two streams cannot be joined, and chunks cannot be exchanged", async () => {
   const other = { ...stream, key: randomBytes(32) };
   const mine = await sealed(plain);
   const theirs = await all(encryptChunks(other, pieces(plain)));
@@ -117,7 +117,7 @@ test("two streams cannot be joined, nor a chunk of one put into another", async 
   expect((await opened(mine, { ...stream, bound: "other salt" })).code).toBe("PRIVACY_SEAL_BROKEN");
 });
 
-test("of 10,000 changed streams none opens, and nothing is handed out that was not sealed", async () => {
+test("none of 10,000 changed streams is decrypted, and no foreign byte is yielded", async () => {
   const random = seededRandom(20261117);
   const below = (n: number): number => Math.floor(random() * n);
   const originals = await Promise.all(
@@ -129,7 +129,7 @@ test("of 10,000 changed streams none opens, and nothing is handed out that was n
   const ends = new Map<string, number>();
   let strange = 0;
   for (let n = 0; n < 10_000; n++) {
-    // Small ones are quick, and have the same parts; large ones take every tenth turn.
+    // Small streams are fast and have the same parts, so only every tenth one is large.
     const one = originals[n % 10 === 0 ? 3 + below(2) : below(3)];
     if (one === undefined) continue;
     const changed = mutate(one.stored, below);
@@ -164,7 +164,7 @@ function mutate(stored: Buffer, below: (n: number) => number): Buffer {
   }
 }
 
-test("what is read is not asked for before somebody wants it, and is let go when nobody does", async () => {
+test("the source is read on demand, and closed when the reader stops", async () => {
   const stored = await sealed(plain);
   let asked = 0;
   let ended = false;

@@ -26,7 +26,7 @@ test("SEC-39: HKDF with SHA-256 as in test case 3 of RFC 5869, cut to the length
   );
 });
 
-test.each(["", "x".repeat(1_000_000)])("what was encrypted comes back, whatever its length", (text) => {
+test.each(["", "x".repeat(1_000_000)])("decryption returns the encrypted bytes of any length", (text) => {
   const with_ = { key: Buffer.alloc(32, 7), nonce: Buffer.alloc(12, 9), bound: "a" };
   expect(decrypt(with_, encrypt(with_, Buffer.from(text)))?.toString()).toBe(text);
   expect(decrypt({ ...with_, bound: "b" }, encrypt(with_, Buffer.from(text)))).toBeUndefined();

@@ -1,17 +1,19 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
-import { toArrayLiteral, type Queryable } from "../storage/index.ts";
+import type { StandardSchemaV1 } from "@standard-schema/spec";
+import { event } from "../message/index.ts";
+import { type Queryable, toArrayLiteral } from "../storage/index.ts";
 import type { PrivacyEngine } from "./engine.ts";
 
-/** One line of the erasure log. Kept outside, a list of them makes up for whatever a backup brings back. */
+/** One entry of the erasure log. Store a copy outside of the database, for `reapply` after a restore of an old backup. */
 export interface Erasure {
   readonly id: string;
-  /** The keyed hash of the person. */
+  /** The keyed hash of the data subject. */
   readonly subject: string;
   readonly erasedAt: string;
   readonly reason: string;
   readonly actor: string;
   readonly keyIds: readonly string[];
-  /** A keyed hash over all of the above but the id: only who has the key of blind indexes can have written it. */
+  /** A keyed hash of all fields except the id. It proves that the writer had the key of blind indexes. */
   readonly proof: string;
 }
 
@@ -40,7 +42,7 @@ export function isProofValid(engine: Pick<PrivacyEngine, "index">, erasure: Eras
   return timingSafeEqual(digest(computeProof(engine, erasure)), digest(erasure.proof));
 }
 
-/** Writes the line; resolves with its id. */
+/** Writes a log entry and resolves with its id. */
 export async function logErasure(
   engine: PrivacyEngine,
   tx: Queryable,
@@ -60,16 +62,16 @@ export async function findLastErasure(
   return rows.map(toErasure)[0];
 }
 
-/** A line that is not swept, and what is to be done for it. */
+/** An erasure whose sweep is not complete. */
 export interface UnsweptErasure {
   readonly erasure: Erasure;
-  /** Every transaction that was open at the erasure has ended. */
+  /** True if all transactions that were open during the erasure have ended. */
   readonly over: boolean;
-  /** Keys whose messages were not looked for yet. */
+  /** The keys whose messages were not scrubbed yet. */
   readonly toScrub: readonly string[];
 }
 
-/** Locks the line until the transaction ends; undefined when it is swept. */
+/** Locks an erasure until the transaction ends. Returns undefined if its sweep is complete. */
 export async function lockErasure(
   { sql }: PrivacyEngine,
   tx: Queryable,
@@ -83,7 +85,7 @@ export async function lockErasure(
   }))[0];
 }
 
-/** The whole log, oldest first. */
+/** Lists the erasure log, oldest entry first. */
 export async function* listErasures(engine: PrivacyEngine): AsyncGenerator<Erasure, void, undefined> {
   let after = "0";
   for (;;) {
@@ -99,3 +101,35 @@ function toErasure(row: ErasureRow): Erasure {
   const { id, subject, reason, actor, proof, erased_at: erasedAt } = row;
   return { id, subject, erasedAt, reason, actor, keyIds: JSON.parse(row.key_ids) as string[], proof };
 }
+
+/** The data of `SubjectErased`. It does not contain the subject's own id. */
+export type ErasedSubject = {
+  /** The keyed hash of the data subject. Services with the same key of blind indexes can compute it. */
+  readonly subject: string;
+  /** The ids of the destroyed keys. Values encrypted with a key contain its id. */
+  readonly keyIds: readonly string[];
+  readonly erasedAt: string;
+};
+
+const schema: StandardSchemaV1<ErasedSubject, ErasedSubject> = {
+  "~standard": {
+    version: 1,
+    vendor: "sagabox",
+    validate: (value) =>
+      isErasedSubject(value) ? { value } : { issues: [{ message: "this is not an erasure" }] },
+  },
+};
+
+function isErasedSubject(value: unknown): value is ErasedSubject {
+  if (typeof value !== "object" || value === null) return false;
+  const { subject, keyIds, erasedAt } = value as Record<string, unknown>;
+  return (
+    typeof subject === "string" &&
+    typeof erasedAt === "string" &&
+    Array.isArray(keyIds) &&
+    keyIds.every((id) => typeof id === "string")
+  );
+}
+
+/** Published in the transaction of each erasure, so that other services can delete their data about the subject. */
+export const SubjectErased = event("sagabox.privacy.subject-erased", { schema });

@@ -1,16 +1,16 @@
 import { isSagaboxError } from "../errors/index.ts";
 import { findEncryptedReply, type Json, type Message, type UnpackedPayload } from "../message/index.ts";
 import { toArrayLiteral } from "../storage/index.ts";
-import { subjectAuditEntry, checkActionReason, type ActionReason } from "./action-reason.ts";
+import { subjectAuditEntry, checkActionReason, type ActionReason } from "./options.ts";
 import type { PrivacyEngine } from "./engine.ts";
 import { MessageCipher } from "./message-cipher.ts";
 
-/** Something that is held about a person, opened. */
+/** A message or saga with data of the subject, decrypted. */
 export interface ExportedLine {
   readonly kind: "message" | "scheduled" | "dead letter" | "saga";
   readonly id: string;
   readonly type: string;
-  /** When it was written, is due, died or began. */
+  /** When it was written (message), is due (scheduled), failed (dead letter) or started (saga). */
   readonly at: string;
   readonly data: Json;
 }
@@ -19,7 +19,7 @@ export interface Exporter {
   readonly engine: PrivacyEngine;
   /** Fetches and opens the payload of a message. */
   readonly open: (message: Message) => Promise<UnpackedPayload>;
-  /** Opens what a saga holds. */
+  /** Decrypts the data of a saga. */
   readonly openSaga: (row: SagaRow) => Promise<Json>;
 }
 
@@ -45,9 +45,9 @@ interface MessageRow {
 const PAGE = 50;
 
 /**
- * Everything that is held about one person: in the archive, scheduled, dead, and in sagas. Found by the ids of their
- * keys, which each sealed message carries in a header and each sealed value in itself, so that publishing costs no row more.
- * What lies in a blob store is found by a header alone, replies too. A few are in memory at a time.
+ * Exports all encrypted data of one subject: archived, scheduled and dead-lettered messages, and sagas. They are found by
+ * the ids of the subject's keys, which are in a header and in each encrypted value; data in a blob store is found by the
+ * header only. Pages of rows are read while the caller iterates.
  */
 export async function* exportSubject(
   exporter: Exporter,
@@ -56,7 +56,7 @@ export async function* exportSubject(
 ): AsyncGenerator<ExportedLine, void, undefined> {
   const { database, sql, index, guard, audit } = exporter.engine;
   const subject = index.subject(given);
-  // Written before anything is handed out, since how much of it is read nobody can tell.
+  // The audit entry is written first, because the caller may stop reading at any point.
   await audit.runAudited(
     database,
     subjectAuditEntry("privacy.export", subject, checkActionReason(options)),
@@ -129,12 +129,12 @@ async function toExportedLine(
   row: MessageRow,
 ): Promise<ExportedLine> {
   const { id, type, at } = row;
-  // Opening looks at nothing but the id, the type, the headers and the data.
+  // Decryption reads only the id, the type, the headers and the data.
   const message = { ...row, headers: JSON.parse(row.headers) as Message["headers"] } as unknown as Message;
   return { kind, id, type, at, data: await readData(exporter, message) };
 }
 
-// One that cannot be opened must not keep the others from their person.
+// Data that cannot be decrypted is exported as unreadable, so that the export continues.
 async function readData({ engine, open }: Exporter, message: Message): Promise<Json> {
   try {
     const { data } = await open(message);

@@ -7,7 +7,7 @@ import { FieldCipher } from "./field-cipher.ts";
 
 const key = (keyId = "k".repeat(22)): DataKey => ({ keyId, subject: "s", bytes: randomBytes(32) });
 
-/** The code of what was thrown, or "opened". */
+/** The code of the thrown error, or "opened". */
 function outcome(work: () => unknown): string {
   try {
     work();
@@ -17,7 +17,7 @@ function outcome(work: () => unknown): string {
   }
 }
 
-test("SEC-39: a value opens where it was sealed, and nowhere else", () => {
+test("SEC-39: a value is decrypted only in its own message and field", () => {
   const one = key();
   const sealer = new FieldCipher(one, { purpose: "message", id: "m1" });
   const sealed = sealer.encrypt({ email: "a@b" }, ["email"]);
@@ -39,7 +39,7 @@ test("SEC-39: a value opens where it was sealed, and nowhere else", () => {
   expect(new Set(others.map(outcome))).toEqual(new Set(["PRIVACY_SEAL_BROKEN"]));
 });
 
-test("SEC-39, SEC-42: of 120,000 tokens that were changed none opens, and all fail alike", () => {
+test("SEC-39, SEC-42: none of 120,000 changed tokens is decrypted, and all fail with the same error", () => {
   const random = seededRandom(20261116);
   const pick = (max: number): number => Math.floor(random() * max);
   const sealer = new FieldCipher(key(), { purpose: "message", id: "m1" });

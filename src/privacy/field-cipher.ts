@@ -1,21 +1,19 @@
-import { decodeJson, encodeJson, isEncrypted, type Json, type Encrypted } from "../message/index.ts";
+import { decodeJson, encodeJson, type Encrypted, isEncrypted, type Json } from "../message/index.ts";
 import { randomBytes } from "../runtime/index.ts";
-import { decrypt, deriveKey, encrypt, NONCE_BYTES } from "./cipher.ts";
+import { decrypt, decryptionFailed, deriveKey, encrypt, NONCE_BYTES } from "./cipher.ts";
+import { FORMAT, formatToken, parseToken } from "./encrypted-format.ts";
 import type { DataKey } from "./key-cache.ts";
-import { decryptionFailed } from "./decryption-failed.ts";
-import { FORMAT, formatToken, parseToken } from "./encrypted-token.ts";
 
-/** What a sealed value is part of. It can be opened there and nowhere else. */
+/** The message, saga or reply that contains an encrypted value. The value cannot be decrypted in another one. */
 export interface Binding {
-  /** Of what sort: a message, a saga, an answer. */
+  /** "message", "saga" or "reply". */
   readonly purpose: string;
-  /** Which one. */
   readonly id: string;
 }
 
 const MAX_BYTES = 64 * 1_048_576;
 
-/** Seals and opens the values of one message, or of one saga, under the key of one person. */
+/** Encrypts and decrypts the fields of one message or saga with the key of one data subject. */
 export class FieldCipher {
   readonly #keyId: string;
   readonly #key: Uint8Array;
@@ -27,31 +25,34 @@ export class FieldCipher {
     this.#binding = binding;
   }
 
-  /** `place` is what tells the value from the others of its message. */
-  encrypt(value: unknown, place: unknown): Encrypted {
-    return this.encryptText(encodeJson(value, { maxBytes: MAX_BYTES }), place);
+  /** `fieldPath` identifies the field within its message. The value cannot be decrypted in another field. */
+  encrypt(value: unknown, fieldPath: unknown): Encrypted {
+    return this.encryptText(encodeJson(value, { maxBytes: MAX_BYTES }), fieldPath);
   }
 
-  decrypt(value: unknown, place: unknown): Json {
-    return decodeJson(this.decryptText(value, place), { maxBytes: MAX_BYTES });
+  decrypt(value: unknown, fieldPath: unknown): Json {
+    return decodeJson(this.decryptText(value, fieldPath), { maxBytes: MAX_BYTES });
   }
 
-  encryptText(text: string, place: unknown): Encrypted {
+  encryptText(text: string, fieldPath: unknown): Encrypted {
     const nonce = randomBytes(NONCE_BYTES);
-    const bytes = encrypt({ key: this.#key, nonce, bound: this.#bindTo(place) }, Buffer.from(text));
+    const bytes = encrypt({ key: this.#key, nonce, bound: this.#bindTo(fieldPath) }, Buffer.from(text));
     return { $sealed: formatToken({ keyId: this.#keyId, nonce, bytes }) };
   }
 
-  decryptText(value: unknown, place: unknown): string {
+  decryptText(value: unknown, fieldPath: unknown): string {
     const token = isEncrypted(value) ? parseToken(value.$sealed) : undefined;
     if (token?.keyId !== this.#keyId) throw decryptionFailed();
-    const plain = decrypt({ key: this.#key, nonce: token.nonce, bound: this.#bindTo(place) }, token.bytes);
+    const plain = decrypt(
+      { key: this.#key, nonce: token.nonce, bound: this.#bindTo(fieldPath) },
+      token.bytes,
+    );
     if (plain === undefined) throw decryptionFailed();
     return plain.toString("utf8");
   }
 
-  #bindTo(place: unknown): string {
+  #bindTo(fieldPath: unknown): string {
     const { purpose, id } = this.#binding;
-    return JSON.stringify(["sagabox", FORMAT, purpose, id, place, this.#keyId]);
+    return JSON.stringify(["sagabox", FORMAT, purpose, id, fieldPath, this.#keyId]);
   }
 }

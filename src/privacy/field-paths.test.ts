@@ -44,7 +44,7 @@ test.each([
   expect(findFieldPaths(data, patterns)).toEqual(places);
 });
 
-test("C6: other values are put in their places, and the original stays as it was", () => {
+test("C6: values are replaced at their paths, and the original is not changed", () => {
   const places = findFieldPaths(data, ["a.b", "list.*.n"]) ?? [];
   const changed = replaceAt(
     data,
@@ -58,6 +58,6 @@ test("C6: other values are put in their places, and the original stays as it was
   expect(data.a.b).toBe(1);
 });
 
-test("C6: a message cannot make us look at more places than there may be", () => {
+test("C6: the number of paths in one message is limited", () => {
   expect(findFieldPaths({ list: Array.from({ length: 20_000 }, () => 1) }, ["list.*"])).toBeUndefined();
 });

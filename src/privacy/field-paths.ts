@@ -1,14 +1,14 @@
 import { isErased, isEncrypted } from "../message/index.ts";
 
-/** Where a value is: keys of objects and positions in lists. */
+/** The path to a value: object keys and array indexes. */
 export type FieldPath = readonly (string | number)[];
 
-/** No message may make us look at more places than this. */
+/** The most personal fields in one message. */
 export const MAX_FIELD_PATHS = 10_000;
 
 /**
- * The places in data that the patterns name, each once, none inside another. `*` stands for every element of a list
- * or every value of an object. Undefined when there are too many.
+ * Finds the paths in the data that match the patterns, without duplicates and without paths inside another path. `*`
+ * matches every element of an array or value of an object. Returns undefined if there are more than MAX_FIELD_PATHS.
  */
 export function findFieldPaths(data: unknown, patterns: readonly string[]): readonly FieldPath[] | undefined {
   const found: FieldPath[] = [];
@@ -46,21 +46,21 @@ function keepOutermost(patterns: readonly string[]): readonly string[] {
   return [...all].filter((one) => ![...all].some((other) => one.startsWith(`${other}.`)));
 }
 
-// A star and a name may meet at one place, or one may reach into what the other takes whole.
-function removeNested(places: readonly FieldPath[]): readonly FieldPath[] {
-  if (places.length < 2) return places;
-  const byText = new Map(places.map((place) => [JSON.stringify(place), place]));
+// Two patterns, one with `*`, can match the same path, or one a path inside the other's.
+function removeNested(paths: readonly FieldPath[]): readonly FieldPath[] {
+  if (paths.length < 2) return paths;
+  const byText = new Map(paths.map((path) => [JSON.stringify(path), path]));
   return [...byText.values()].filter(
-    (place) => !place.some((_, length) => byText.has(JSON.stringify(place.slice(0, length)))),
+    (path) => !path.some((_, length) => byText.has(JSON.stringify(path.slice(0, length)))),
   );
 }
 
-/** Where sealed values are. */
+/** Finds the paths of encrypted values. */
 export function findEncryptedPaths(data: unknown): readonly FieldPath[] {
   return findPaths(data, isEncrypted);
 }
 
-/** Where values were, of persons who were erased. */
+/** Finds the paths of values whose data subject was erased. */
 export function findErasedPaths(data: unknown): readonly FieldPath[] {
   return findPaths(data, isErased);
 }
@@ -80,12 +80,12 @@ function findPaths(
   return found;
 }
 
-/** The value at a place that exists. */
-export function valueAt(data: unknown, place: FieldPath): unknown {
-  return place.reduce<unknown>((value, key) => (value as Record<string | number, unknown>)[key], data);
+/** Returns the value at an existing path. */
+export function valueAt(data: unknown, path: FieldPath): unknown {
+  return path.reduce<unknown>((value, key) => (value as Record<string | number, unknown>)[key], data);
 }
 
-/** A copy with other values at some places; what holds none of them is shared with the original. */
+/** Returns a copy with other values at the given paths. Unchanged parts are shared with the original. */
 export function replaceAt(data: unknown, changes: ReadonlyMap<FieldPath, unknown>): unknown {
   const copies = new Map<unknown, unknown>();
   const copyOnce = (value: unknown): Record<string | number, unknown> => {
@@ -97,12 +97,12 @@ export function replaceAt(data: unknown, changes: ReadonlyMap<FieldPath, unknown
     return copies.get(value) as Record<string | number, unknown>;
   };
   let root = data;
-  for (const [place, value] of changes) {
-    const last = place.at(-1);
+  for (const [path, value] of changes) {
+    const last = path.at(-1);
     if (last === undefined) return value;
     let parent = copyOnce(root);
     root = parent;
-    for (const key of place.slice(0, -1)) {
+    for (const key of path.slice(0, -1)) {
       const child = copyOnce(parent[key]);
       parent[key] = child;
       parent = child;

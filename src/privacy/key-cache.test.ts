@@ -8,7 +8,7 @@ function setup(size = 10) {
   return { clock, cache: new KeyCache({ ttlMs: 1_000, size, clock }) };
 }
 
-test("C-08: a key is kept no longer than its time, counted from before it was read, however often it is used", () => {
+test("C-08: a key expires after its time to live, counted from before it was read, even if it is used", () => {
   const { clock, cache } = setup();
   clock.now = 500;
   cache.keep(key("a"), 100);
@@ -20,7 +20,7 @@ test("C-08: a key is kept no longer than its time, counted from before it was re
   expect([cache.get("a"), cache.getCurrent("s")]).toEqual([undefined, undefined]);
 });
 
-test("C-08: the keys of an erased person are gone at once", () => {
+test("C-08: the keys of an erased subject are removed at once", () => {
   const { cache } = setup();
   for (const [id, subject] of [
     ["a", "s"],
@@ -38,7 +38,7 @@ test("C-08: the keys of an erased person are gone at once", () => {
   ]);
 });
 
-test("C6: there are never more keys in memory than allowed, and the one used longest ago goes first", () => {
+test("C6: the cache is limited, and the least recently used key is removed first", () => {
   const { cache } = setup(2);
   cache.keep(key("a"), 0);
   cache.keep(key("b"), 0);

@@ -2,7 +2,7 @@ import { systemClock, type Clock } from "../runtime/index.ts";
 
 export interface KeyCacheOptions {
   readonly ttlMs: number;
-  /** How many keys at most. */
+  /** The most keys in memory. */
   readonly size: number;
   readonly clock?: Clock;
 }
@@ -14,15 +14,15 @@ export interface DataKey {
 }
 
 /**
- * Data keys in clear, for a short while: how long one stays after it was destroyed elsewhere is how long its person can
- * still be read here. The time counts from before the key was read, and using a key does not prolong it.
+ * Unwrapped data keys in memory. After an erasure in another process, data stays readable here until its key expires. The
+ * time to live counts from before the key was read, and use does not extend it.
  */
 export class KeyCache {
   readonly #ttlMs: number;
   readonly #size: number;
   readonly #clock: Clock;
   readonly #keys = new Map<string, { readonly key: DataKey; readonly untilMs: number }>();
-  /** Which key new data of a person are sealed with. */
+  /** The id of the key for new data, by subject. */
   readonly #current = new Map<string, string>();
 
   constructor({ ttlMs, size, clock = systemClock }: KeyCacheOptions) {
@@ -42,7 +42,7 @@ export class KeyCache {
       this.#delete(keyId);
       return undefined;
     }
-    this.#keys.delete(keyId); // last in the map is used last
+    this.#keys.delete(keyId); // the last key in the map is the one used most recently
     this.#keys.set(keyId, entry);
     return entry.key;
   }
@@ -62,7 +62,7 @@ export class KeyCache {
     }
   }
 
-  /** From now on new data of its person are sealed with it. Only for keys that are known to be committed. */
+  /** Uses a key for new data of its subject. Call it only for committed keys. */
   makeCurrent({ subject, keyId }: DataKey): void {
     if (this.#keys.has(keyId)) this.#current.set(subject, keyId);
   }

@@ -1,14 +1,12 @@
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { randomBytes } from "node:crypto";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { inspect } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
 import { isSagaboxError } from "../errors/index.ts";
-import { keyRing } from "./key-ring.ts";
-import { keyRingFile } from "./key-ring-file.ts";
-import { parseKeyRing } from "./key-ring-text.ts";
+import { keyRing, keyRingFile, parseKeyRing } from "./key-ring.ts";
 
 const key = (): string => randomBytes(32).toString("base64");
 
@@ -22,13 +20,13 @@ function problemsOf(text: string): string {
   }
 }
 
-test("C6: the first key is current, `index` is for blind indexes, remarks and empty lines do not count", () => {
+test("C6: the first key is current, `index` is for blind indexes, comments and empty lines are ignored", () => {
   const ring = parseKeyRing(`# keys\n\nb ${key()}\r\na ${key()}\nindex ${key()}\n`);
   expect([ring.current, [...ring.keys.keys()], ring.index.length]).toEqual(["b", ["b", "a"], 32]);
   expect(parseKeyRing(`a ${key()},index ${key()}`).current).toBe("a");
 });
 
-test("C6: every problem of a ring is named by its place, and no key is shown", () => {
+test("C6: every problem of a ring is listed with its position, and no key is shown", () => {
   const [good, short] = [key(), randomBytes(16).toString("base64")];
   const text = `a ${good}\na ${key()}\n!! ${key()}\nb ${short}\nc\nd ${good}\ne ${Buffer.alloc(32).toString("base64")}`;
   const said = problemsOf(text);
@@ -39,7 +37,7 @@ test("C6: every problem of a ring is named by its place, and no key is shown", (
   expect(problemsOf("")).toContain("no key that wraps");
 });
 
-test("C6: a ring shows its keys to nobody who prints it", () => {
+test("C6: a printed ring does not show its keys", () => {
   const secret = key();
   const ring = keyRing({ current: "a", keys: { a: secret }, index: key() });
   const printed = inspect(ring, { depth: 9, showHidden: true }) + JSON.stringify(ring);
@@ -47,7 +45,7 @@ test("C6: a ring shows its keys to nobody who prints it", () => {
   expect(() => keyRing({ current: "z", keys: { a: secret }, index: key() })).toThrowError(/current/);
 });
 
-test("SEC-39: a wrapped key opens in its own row only, and a changed one not at all", async () => {
+test("SEC-39: a wrapped key is unwrapped in its own row only, and a changed one not at all", async () => {
   const ring = keyRing({ current: "a", keys: { a: key(), b: key() }, index: key() });
   const dataKey = randomBytes(32);
   const wrapped = await ring.wrap(dataKey, "row 1");
@@ -59,7 +57,7 @@ test("SEC-39: a wrapped key opens in its own row only, and a changed one not at 
   expect(await ring.unwrap({ ...wrapped, wrapped: new Uint8Array(0) }, "row 1")).toBeUndefined();
 });
 
-test("C-11: another key under the same name, or none, is a matter of setup and no broken seal", async () => {
+test("C-11: another key under the same id, or no key, is a configuration error and not a broken encryption", async () => {
   const wrapped = await keyRing({ current: "a", keys: { a: key() }, index: key() }).wrap(randomBytes(32), "");
   for (const keys of [{ a: key() }, { b: key() }]) {
     const [current = ""] = Object.keys(keys);
@@ -68,7 +66,7 @@ test("C-11: another key under the same name, or none, is a matter of setup and n
   }
 });
 
-test("C-11: a file is read again when a key is asked for that it did not hold; a broken one changes nothing", async () => {
+test("C-11: a file is read again when a key is missing; an invalid file changes nothing", async () => {
   const folder = mkdtempSync(join(tmpdir(), "ring-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const path = join(folder, "ring");
@@ -82,9 +80,9 @@ test("C-11: a file is read again when a key is asked for that it did not hold; a
   expect(await ring.unwrap(wrapped, "")).toHaveLength(32);
   expect(ring.currentKeyId()).toBe("b");
   writeFileSync(path, "nonsense");
-  const told = once(process, "warning");
+  const warning = once(process, "warning");
   expect(await ring.unwrap(wrapped, "")).toHaveLength(32);
   await expect(ring.unwrap({ ...wrapped, keyId: "c" }, "")).rejects.toThrow();
-  expect(await told).toMatchObject([{ code: "SAGABOX_KEY_RING_FILE" }]);
+  expect(await warning).toMatchObject([{ code: "SAGABOX_KEY_RING_FILE" }]);
   expect(() => keyRingFile(join(folder, "none"))).toThrowError(/SAGABOX_KEY_RING_FILE/);
 });

@@ -15,9 +15,8 @@ import {
 } from "../message/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import { type BlindIndex, checkSubject } from "./blind-index.ts";
-import { decryptionFailed } from "./decryption-failed.ts";
-import { formatEncryptedHeader, parseEncryptedHeader } from "./encrypted-header.ts";
-import { parseToken } from "./encrypted-token.ts";
+import { decryptionFailed } from "./cipher.ts";
+import { formatEncryptedHeader, parseEncryptedHeader, parseToken } from "./encrypted-format.ts";
 import { type Binding, FieldCipher } from "./field-cipher.ts";
 import {
   type FieldPath,
@@ -33,7 +32,7 @@ import type { SubjectKeys } from "./subject-keys.ts";
 const MAX_SECRETS = 1_000;
 const MIN_NUMBER_LENGTH = 5;
 
-/** The texts in opened values, for taking them out of what is written about their message. */
+/** Collects the texts in decrypted values, so that they can be removed from errors about the message. */
 function findSecrets(values: readonly unknown[]): readonly string[] {
   const secrets = new Set<string>();
   const left = [...values];
@@ -54,10 +53,10 @@ type ReceivedMessage = Pick<Message, "id" | "type" | "headers">;
 const noHeaders: Headers = Object.freeze({});
 const nothing: readonly never[] = [];
 
-/** The same for replies to commands. */
+/** The part of `MessageCipher` that handles replies to commands. */
 export type ReplyCipher = Pick<MessageCipher, "encryptReply" | "openReply" | "replyHeaders">;
 
-/** The personal fields of messages: sealed under the key of their person, opened again or shown as what is hidden. */
+/** Encrypts and decrypts the personal fields of messages with the keys of their data subjects. */
 export class MessageCipher {
   readonly #keys: SubjectKeys;
   readonly #index: BlindIndex;
@@ -75,20 +74,20 @@ export class MessageCipher {
   ): Promise<{ readonly data: unknown; readonly headers: Headers }> {
     const { personal } = contract;
     if (personal === null) return { data, headers: noHeaders };
-    const places = findFieldPaths(data, personal.fields);
-    if (places === undefined) throw tooMany(contract.name);
-    if (places.length === 0) return { data, headers: noHeaders };
+    const paths = findFieldPaths(data, personal.fields);
+    if (paths === undefined) throw tooManyFields(contract.name);
+    if (paths.length === 0) return { data, headers: noHeaders };
     const subject = this.#index.subject(readSubject(contract, data));
-    const key = await this.#keys.forSealing(subject, tx);
-    const sealer = new FieldCipher(key, createBinding(message));
-    const sealed = new Map(places.map((place) => [place, sealer.encrypt(valueAt(data, place), place)]));
+    const key = await this.#keys.keyForEncryption(subject, tx);
+    const cipher = new FieldCipher(key, createBinding(message));
+    const encrypted = new Map(paths.map((path) => [path, cipher.encrypt(valueAt(data, path), path)]));
     const header = formatEncryptedHeader({ keyId: key.keyId, fields: personal.fields });
-    return { data: replaceAt(data, sealed), headers: { [encryptedHeader]: header } };
+    return { data: replaceAt(data, encrypted), headers: { [encryptedHeader]: header } };
   }
 
   /**
-   * The personal fields of a reply, under the key of the person whom its command is about. It is bound to the command's
-   * name and not to the request: a command that is repeated is answered with the reply to the first.
+   * Encrypts the personal fields of a reply with the key of the command's data subject. The reply is bound to the name of
+   * the command and not to the request, because a repeated command gets the reply to the first one.
    */
   async encryptReply(
     contract: PersonalContract,
@@ -96,50 +95,47 @@ export class MessageCipher {
     reply: unknown,
     tx: Queryable,
   ): Promise<unknown> {
-    const places = findFieldPaths(reply, contract.personal?.reply ?? []);
-    if (places === undefined) throw tooMany(contract.name);
-    if (places.length === 0) return reply;
-    const person = readSubjectUnlessErased(contract, data);
-    // Nobody knows any more whose answer this is, so nobody could erase it.
-    if (person === undefined) return replaceAt(reply, new Map(places.map((place) => [place, erased])));
-    const key = await this.#keys.forSealing(this.#index.subject(person), tx);
-    const sealer = new FieldCipher(key, { purpose: "reply", id: contract.name });
-    return replaceAt(
-      reply,
-      new Map(places.map((place) => [place, sealer.encrypt(valueAt(reply, place), place)])),
-    );
+    const paths = findFieldPaths(reply, contract.personal?.reply ?? []);
+    if (paths === undefined) throw tooManyFields(contract.name);
+    if (paths.length === 0) return reply;
+    const subjectId = readSubjectUnlessErased(contract, data);
+    // The subject of the command was erased. A reply without a known subject could not be erased later.
+    if (subjectId === undefined) return replaceAt(reply, new Map(paths.map((path) => [path, erased])));
+    const key = await this.#keys.keyForEncryption(this.#index.subject(subjectId), tx);
+    const cipher = new FieldCipher(key, { purpose: "reply", id: contract.name });
+    return replaceAt(reply, new Map(paths.map((path) => [path, cipher.encrypt(valueAt(reply, path), path)])));
   }
 
-  /** `name`: the command. Whatever is sealed in its reply is opened, or shown as what is hidden. */
+  /** Decrypts the reply to the command `name`. Fields that cannot be decrypted are listed as hidden. */
   async openReply(name: string, reply: Json, tx?: Queryable): Promise<UnpackedPayload> {
-    const places = findEncryptedPaths(reply);
-    const [first] = places;
+    const paths = findEncryptedPaths(reply);
+    const [first] = paths;
     const keyId = first === undefined ? undefined : keyIdAt(reply, first);
     if (keyId === undefined) return hideFields(reply, findErasedPaths(reply), "erased");
-    return this.#decryptFields(keyId, { purpose: "reply", id: name }, reply, places, tx);
+    return this.#decryptFields(keyId, { purpose: "reply", id: name }, reply, paths, tx);
   }
 
-  /** Tells whose reply it is, as its own text does. */
+  /** The headers of an encrypted reply, with the id of its key. */
   readonly replyHeaders = replyHeaders;
 
   async open(message: ReceivedMessage, data: Json): Promise<UnpackedPayload> {
-    const { keyId, places } = findEncryptedFields(message, data);
-    if (places.length === 0) return { data, hidden: nothing, secrets: nothing };
-    return this.#decryptFields(keyId, createBinding(message), data, places);
+    const { keyId, paths } = findEncryptedFields(message, data);
+    if (paths.length === 0) return { data, hidden: nothing, secrets: nothing };
+    return this.#decryptFields(keyId, createBinding(message), data, paths);
   }
 
   async #decryptFields(
     keyId: string,
     binding: Binding,
     data: Json,
-    places: readonly FieldPath[],
+    paths: readonly FieldPath[],
     tx?: Queryable,
   ): Promise<UnpackedPayload> {
     const key = await this.#keys.find(keyId, tx);
-    if (key === "unknown") return hideFields(data, places, "sealed");
-    if (key === "erased") return hideFields(data, places, "erased");
-    const sealer = new FieldCipher(key, binding);
-    const opened = new Map(places.map((place) => [place, sealer.decrypt(valueAt(data, place), place)]));
+    if (key === "unknown") return hideFields(data, paths, "sealed");
+    if (key === "erased") return hideFields(data, paths, "erased");
+    const cipher = new FieldCipher(key, binding);
+    const opened = new Map(paths.map((path) => [path, cipher.decrypt(valueAt(data, path), path)]));
     return {
       data: replaceAt(data, opened) as Json,
       hidden: nothing,
@@ -148,7 +144,7 @@ export class MessageCipher {
   }
 }
 
-/** Where there are no keys: nothing can be sealed, and what others sealed stays so. */
+/** The cipher of a process without keys: encryption throws PRIVACY_KEYS_MISSING, and encrypted fields stay hidden. */
 export const withoutKeys = {
   seal: (contract: PersonalContract): Promise<never> => Promise.reject(keysMissing(`"${contract.name}"`)),
   encryptReply: (contract: PersonalContract): Promise<never> =>
@@ -157,24 +153,24 @@ export const withoutKeys = {
     Promise.resolve(hideFields(reply, findEncryptedPaths(reply), "sealed")),
   replyHeaders,
   open: (message: ReceivedMessage, data: Json): Promise<UnpackedPayload> =>
-    // A promise from the start: whatever is wrong with the message is its failure, not ours.
-    Promise.resolve().then(() => hideFields(data, findEncryptedFields(message, data).places, "sealed")),
+    // Turns an error about the message into a rejection.
+    Promise.resolve().then(() => hideFields(data, findEncryptedFields(message, data).paths, "sealed")),
 };
 
 function createBinding({ id, type }: IdentifiedMessage): { purpose: string; id: string } {
   return { purpose: "message", id: JSON.stringify([id, type]) };
 }
 
-// Everything that is listed and there must be sealed: a value in clear in such a place was put there by somebody else.
+// All listed fields that exist must be encrypted. An unencrypted value in a listed field was added after encryption.
 function findEncryptedFields(
   { headers }: ReceivedMessage,
   data: Json,
-): { readonly keyId: string; readonly places: readonly FieldPath[] } {
-  const sealed = parseEncryptedHeader(headers[encryptedHeader] ?? "");
-  const places = sealed === undefined ? undefined : findFieldPaths(data, sealed.fields);
-  if (sealed === undefined || places === undefined) throw decryptionFailed();
-  if (!places.every((place) => isEncrypted(valueAt(data, place)))) throw decryptionFailed();
-  return { keyId: sealed.keyId, places };
+): { readonly keyId: string; readonly paths: readonly FieldPath[] } {
+  const header = parseEncryptedHeader(headers[encryptedHeader] ?? "");
+  const paths = header === undefined ? undefined : findFieldPaths(data, header.fields);
+  if (header === undefined || paths === undefined) throw decryptionFailed();
+  if (!paths.every((path) => isEncrypted(valueAt(data, path)))) throw decryptionFailed();
+  return { keyId: header.keyId, paths };
 }
 
 function replyHeaders(reply: Json): Headers {
@@ -182,20 +178,20 @@ function replyHeaders(reply: Json): Headers {
   return first === undefined ? noHeaders : { [encryptedReplyHeader]: keyIdAt(reply, first) };
 }
 
-function keyIdAt(data: Json, place: FieldPath): string {
-  const value = valueAt(data, place);
+function keyIdAt(data: Json, path: FieldPath): string {
+  const value = valueAt(data, path);
   const token = isEncrypted(value) ? parseToken(value.$sealed) : undefined;
   if (token === undefined) throw decryptionFailed();
   return token.keyId;
 }
 
-function hideFields(data: Json, places: readonly FieldPath[], as: HiddenField["as"]): UnpackedPayload {
-  const hidden = places.map((path) => ({ path, as }));
-  const shown = as === "sealed" ? data : replaceAt(data, new Map(places.map((place) => [place, erased])));
+function hideFields(data: Json, paths: readonly FieldPath[], as: HiddenField["as"]): UnpackedPayload {
+  const hidden = paths.map((path) => ({ path, as }));
+  const shown = as === "sealed" ? data : replaceAt(data, new Map(paths.map((path) => [path, erased])));
   return { data: shown as Json, hidden, secrets: nothing };
 }
 
-// What the user's function throws may quote the data, so its words are not kept.
+// The error of the user's function may quote personal data, so it is not used as the cause.
 function readSubject({ name, personal }: PersonalContract, data: unknown): string {
   let subject: unknown;
   try {
@@ -206,23 +202,23 @@ function readSubject({ name, personal }: PersonalContract, data: unknown): strin
   return checkSubject(subject);
 }
 
-/** Undefined where the person was named by a field that is erased. */
+/** Returns the subject, or undefined if the field that identifies it is erased. */
 function readSubjectUnlessErased(contract: PersonalContract, data: unknown): string | undefined {
   try {
     return readSubject(contract, data);
   } catch (error) {
-    const places = findFieldPaths(data, contract.personal?.fields ?? nothing) ?? nothing;
-    if (places.some((place) => isErased(valueAt(data, place)))) return undefined;
+    const paths = findFieldPaths(data, contract.personal?.fields ?? nothing) ?? nothing;
+    if (paths.some((path) => isErased(valueAt(data, path)))) return undefined;
     throw error;
   }
 }
 
-/** Without a word of what: nothing was to be sealed, somebody only asked. */
+/** The error for missing keys. `what` names the data to be encrypted; omit it for other operations. */
 export function keysMissing(what?: string): SagaboxError {
   const problem =
     what === undefined
-      ? "There is no key ring here, so nothing can be said or done about personal data; where none are sealed there are none."
-      : `Personal data of ${what} cannot be sealed: there is no key ring.`;
+      ? "This process has no key ring, so operations on personal data are not available. A service without encrypted fields needs none."
+      : `The personal data of ${what} cannot be encrypted: this process has no key ring.`;
   return new SagaboxError(
     "PRIVACY_KEYS_MISSING",
     `${problem} ` +
@@ -230,7 +226,7 @@ export function keysMissing(what?: string): SagaboxError {
   );
 }
 
-function tooMany(name: string): SagaboxError {
+function tooManyFields(name: string): SagaboxError {
   return new SagaboxError(
     "PAYLOAD_TOO_LARGE",
     `"${name}" has more than ${MAX_FIELD_PATHS} personal values in one message.`,

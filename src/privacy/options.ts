@@ -1,33 +1,41 @@
+import type { AuditEntry } from "../audit/index.ts";
 import { SagaboxError } from "../errors/index.ts";
-import { inPart, milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
+import {
+  type Duration,
+  inPart,
+  milliseconds,
+  rejectUnknownKeys,
+  text,
+  wholeNumber,
+} from "../options/index.ts";
 import { KEY_BYTES } from "./cipher.ts";
-import { KeyRing } from "./key-ring.ts";
-import { keyRingFile } from "./key-ring-file.ts";
-import { parseKeyRing } from "./key-ring-text.ts";
-import type { KeyWrapper } from "./key-wrapper.ts";
+import { KeyRing, keyRingFile, type KeyWrapper, parseKeyRing } from "./key-ring.ts";
 
 export interface PrivacyOptions {
-  /** A key ring, or whatever wraps keys for you. Default: SAGABOX_KEY_RING or SAGABOX_KEY_RING_FILE. */
+  /** A key ring, or a wrapper such as a key management service. Default: SAGABOX_KEY_RING or SAGABOX_KEY_RING_FILE. */
   readonly keys?: KeyRing | KeyWrapper;
-  /** The key of blind indexes, 32 bytes; needed where `keys` is no key ring. */
+  /** The key of blind indexes, 32 bytes. Required if `keys` is not a key ring. */
   readonly indexKey?: Uint8Array;
-  /** How long a data key is kept in clear, and so readable after an erasure in another process. At most "60s". Default "30s". */
+  /**
+   * How long an unwrapped data key stays in memory, and therefore readable after an erasure in another process. Default
+   * "30s", at most "60s".
+   */
   readonly cacheTtl?: Duration | number;
-  /** How many data keys are kept at most. Default 10,000. */
+  /** The most data keys in memory. Default 10,000. */
   readonly cacheSize?: number;
-  /** How long `keys` may take to wrap or unwrap one. Default "5s". */
+  /** How long `keys` may take to wrap or unwrap one data key. Default "5s". */
   readonly keyTimeout?: Duration | number;
 }
 
 export interface PrivacySettings {
-  /** Undefined where nothing can be sealed. */
+  /** Undefined if no keys are configured, so that nothing can be encrypted. */
   readonly keys: { readonly wrapper: KeyWrapper; readonly indexKey: () => Uint8Array } | undefined;
   readonly cacheTtlMs: number;
   readonly cacheSize: number;
   readonly wrapperMs: number;
 }
 
-/** What the environment says of the keys. */
+/** The values of SAGABOX_KEY_RING (`text`) and SAGABOX_KEY_RING_FILE (`file`). */
 export interface KeyRingEnvironment {
   readonly text?: string | undefined;
   readonly file?: string | undefined;
@@ -58,10 +66,10 @@ function readKeys({ keys, indexKey }: PrivacyOptions, around: KeyRingEnvironment
   if (typeof wrapper.wrap !== "function" || typeof wrapper.unwrap !== "function") {
     throw invalid("privacy.keys must be made by keyRing(), or be a KeyWrapper.");
   }
-  throw invalid("privacy.indexKey is missing: give 32 bytes beside `keys`, and never change them.");
+  throw invalid("privacy.indexKey is missing. Give 32 bytes besides `keys`, and never change them.");
 }
 
-/** The ring that the environment gives, if it does. */
+/** Creates the key ring of the environment. Undefined if neither variable is set. */
 export function readKeyRingFromEnvironment({ text, file }: KeyRingEnvironment): KeyRing | undefined {
   if (file !== undefined && file !== "") return keyRingFile(file);
   if (text === undefined || text === "") return undefined;
@@ -71,4 +79,36 @@ export function readKeyRingFromEnvironment({ text, file }: KeyRingEnvironment): 
 
 function invalid(message: string): SagaboxError {
   return new SagaboxError("OPTIONS_INVALID", message);
+}
+
+/** The reason and the actor of an operation, for the audit log. */
+export interface ActionReason {
+  /** The reason, such as the number of the request. Do not write the name of the subject here. */
+  readonly reason: string;
+  /** The person or system that requests the operation. Default "unknown". */
+  readonly actor?: string;
+}
+
+/** The reason and the actor of an operation that concerns no single subject. */
+export type OptionalActionReason = Partial<ActionReason>;
+
+export function checkActionReason({ reason, actor = "unknown" }: ActionReason): Required<ActionReason> {
+  return { reason: text("reason", reason, { max: 1_000 }), actor: text("actor", actor) };
+}
+
+/** An entry of the audit log that names the data subject by its keyed hash. */
+export function subjectAuditEntry(action: string, subject: string, by: Required<ActionReason>): AuditEntry {
+  return { ...by, action, target: { kind: "person", id: subject } };
+}
+
+export function keysAuditEntry(
+  action: string,
+  { reason, actor = "unknown" }: OptionalActionReason,
+): AuditEntry {
+  return {
+    action,
+    actor: text("actor", actor),
+    reason: reason === undefined ? null : text("reason", reason, { max: 1_000 }),
+    target: { kind: "keys" },
+  };
 }

@@ -1,5 +1,55 @@
 import { defineStatement } from "../storage/index.ts";
-import { mentions, scrubStatements } from "./scrub-statements.ts";
+import { FORMAT } from "./encrypted-format.ts";
+
+// Finds rows encrypted with one of the keys $1, by header or by the key ids of values and attachments in the data. Most
+// replies have no such header.
+export const mentions = `exists (select from unnest($1::text::text[]) as k
+                where strpos(headers, k) > 0 or strpos(data, '.' || k || '.') > 0 or strpos(data, '"keyId":"' || k || '"') > 0)`;
+
+// Matches exactly what replaces an encrypted value, because user data may look similar.
+const encryptedForm = `'\\{"\\$sealed":"${FORMAT}\\.[A-Za-z0-9_-]{22}\\.[A-Za-z0-9_-]+\\.[A-Za-z0-9_-]+"\\}'`;
+
+// Error texts of failed attempts may quote personal data. The message exists as long as its row.
+const scrubErrors = (schema: string, table: "outbox" | "queue"): string =>
+  `update ${schema}.${table} as row set last_error = '[erased]'
+    where row.last_error <> '[erased]'
+      and exists (select from ${schema}.message
+                   where message.id = row.message_id and message.written_on = row.written_on and ${mentions})`;
+
+/** Statements that remove unencrypted texts about messages encrypted with the given keys. `schema` must be quoted. */
+export function scrubStatements(schema: string) {
+  return {
+    scrubDeadLetters: defineStatement(
+      "sagabox.privacy.scrub_dead_letters",
+      `update ${schema}.dead_letter set error_message = '[erased]', stack_trace = null
+        where (error_message <> '[erased]' or stack_trace is not null) and ${mentions}`,
+    ),
+    scrubOutbox: defineStatement("sagabox.privacy.scrub_outbox", scrubErrors(schema, "outbox")),
+    scrubQueue: defineStatement("sagabox.privacy.scrub_queue", scrubErrors(schema, "queue")),
+    // Failure replies that wait for their requester. The body is built again and not parsed, because jsonb may reject it.
+    scrubReplies: defineStatement(
+      "sagabox.privacy.scrub_replies",
+      `update ${schema}.reply
+          set body = json_build_object('requestId', request_id, 'outcome', outcome,
+                'reason', coalesce(substring(body from '"reason":"([a-z]+)"'), 'unknown'), 'error', '[erased]')::text
+        where outcome = 'failed' and body !~ '"error" ?: ?"\\[erased\\]"'
+          and exists (select from ${schema}.message where message.id = reply.request_id and ${mentions})`,
+    ),
+    // A reply with encrypted fields contains no other personal data.
+    scrubResults: defineStatement(
+      "sagabox.privacy.scrub_results",
+      `update ${schema}.consumer_inbox as seen set result = '{"$erased":true}'
+        where seen.result <> '{"$erased":true}' and seen.result !~ ${encryptedForm}
+          and (seen.event_id in (
+                 select message.id from ${schema}.message
+                  where exists (select from unnest($1::text::text[]) as k where strpos(message.headers, k) > 0)
+                 union all
+                 select letter.message_id from ${schema}.dead_letter as letter
+                  where exists (select from unnest($1::text::text[]) as k where strpos(letter.headers, k) > 0))
+               or exists (select from unnest($1::text::text[]) as k where strpos(seen.payload, k) > 0))`,
+    ),
+  };
+}
 
 export type PrivacyStatements = ReturnType<typeof privacyStatements>;
 
@@ -27,11 +77,11 @@ const parkSql = (schema: string, which: string): string => `with parked as (
        select id, version, 'failed', 'failed', $2::text, 'erasure', $3::text, trace_id from parked
        returning saga_id`;
 
-/** SQL of keys and erasures. `schema` is quoted already. */
+/** The statements for keys and erasures. `schema` must be quoted. */
 export function privacyStatements(schema: string) {
   return {
-    // Made by this very transaction, it may still be rolled back: such a key is used, and kept by nobody. Nor is one that
-    // an old snapshot shows: it may have been destroyed since.
+    // A key inserted by this transaction may be rolled back, and a key from an old snapshot may be destroyed. Such keys are
+    // used but not cached as current.
     keyOf: defineStatement(
       "sagabox.privacy.key_of",
       `select key_id, subject, wrapped, kek_id,
@@ -64,7 +114,7 @@ export function privacyStatements(schema: string) {
       `insert into ${schema}.index_fingerprint (fingerprint) values ($1::text)`,
     ),
 
-    // Whoever erases a person and whoever holds them meet here, so that one of the two is first.
+    // Serializes erasures and legal holds of one subject.
     lockSubject: defineStatement(
       "sagabox.privacy.lock_subject",
       `select pg_advisory_xact_lock(hashtextextended($1::text, 7461)),
@@ -90,9 +140,9 @@ export function privacyStatements(schema: string) {
       `select id, saga_type as type, status from ${schema}.saga_instance
         where subject = $1::text and completed_at is null order by id limit 1000`,
     ),
-    // Nobody can decide for them any more; that somebody must is written where operators look.
+    // Parks the sagas of the subject, which cannot continue without its data, with an incident for the operator.
     parkSagas: defineStatement("sagabox.privacy.park_sagas", parkSql(schema, "true")),
-    // Those sealed with these keys; the person may have come back, and then has others.
+    // Parks only sagas encrypted with these keys. The subject may have new sagas with new keys.
     parkSealed: defineStatement(
       "sagabox.privacy.park_sealed",
       parkSql(
@@ -101,7 +151,7 @@ export function privacyStatements(schema: string) {
            select from unnest($4::text::text[]) as k where strpos(input::text, k) > 0 or strpos(state::text, k) > 0)`,
       ),
     ),
-    // Nobody knows any more what it did: it ends as it is, and whoever says so answers for it.
+    // Ends a parked saga without undoing anything, by decision of an operator.
     endSaga: defineStatement(
       "sagabox.privacy.end_saga",
       `with ended as (
@@ -147,8 +197,8 @@ export function privacyStatements(schema: string) {
       "sagabox.privacy.unswept",
       `select id::text from ${schema}.gdpr_erasure_log where swept_at is null order by id limit 100`,
     ),
-    // Whether every transaction that was open then is over is asked before its keys are looked for. A number that this
-    // server has not reached yet was given by another one, from which the log was restored.
+    // Checks whether all transactions that were open during the erasure have ended, before their keys are searched. A
+    // transaction id that this server has not reached yet is from another server, from which the log was restored.
     lockErasure: defineStatement(
       "sagabox.privacy.lock_erasure",
       `select ${erasureColumns}, to_json(to_scrub)::text as to_scrub,
@@ -156,8 +206,8 @@ export function privacyStatements(schema: string) {
          from ${schema}.gdpr_erasure_log
         where id = $1::bigint and swept_at is null for update`,
     ),
-    // Keys made by transactions that were open when their person was erased. What began later is new data. In a log from
-    // another server, the clock tells, and the number where it is from there too.
+    // Destroys keys created by transactions that were open during the erasure. Later transactions write new data. For a log
+    // entry from another server the time decides, or the transaction id if the key is from that server as well.
     destroyLate: defineStatement(
       "sagabox.privacy.destroy_late",
       `update ${schema}.subject_key as late set wrapped = null, kek_id = null, erased_at = clock_timestamp()
@@ -199,7 +249,7 @@ export function privacyStatements(schema: string) {
       "sagabox.privacy.left_to_rewrap",
       `select count(*)::integer as left from ${schema}.subject_key where wrapped is not null and kek_id <> $1::text`,
     ),
-    // A key destroyed meanwhile stays destroyed.
+    // Does not restore a key that was destroyed in the meantime.
     rewrap: defineStatement(
       "sagabox.privacy.rewrap",
       `update ${schema}.subject_key as key set wrapped = given.wrapped, kek_id = $4::text
@@ -207,7 +257,7 @@ export function privacyStatements(schema: string) {
         where key.key_id = given.key_id and key.wrapped = given.old`,
     ),
 
-    // Rows that a backup lost come back as destroyed ones, rows that it brought back are destroyed again.
+    // Inserts missing keys as destroyed, and destroys keys that a restored backup brought back.
     reapply: defineStatement(
       "sagabox.privacy.reapply",
       `with listed as (
@@ -223,7 +273,7 @@ export function privacyStatements(schema: string) {
          returning key_id)
        select key_id from listed union all select key_id from older`,
     ),
-    // The transactions of that time are long over, and its number says nothing about those of today.
+    // The entry is written as swept: the transactions of that time have ended, and their ids mean nothing on this server.
     relog: defineStatement(
       "sagabox.privacy.relog",
       `insert into ${schema}.gdpr_erasure_log (subject, erased_at, reason, actor, key_ids, to_scrub, scrubbed, proof, swept_at)

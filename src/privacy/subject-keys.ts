@@ -1,11 +1,12 @@
 import { SagaboxError } from "../errors/index.ts";
 import { randomBytes, withDeadline } from "../runtime/index.ts";
-import { toArrayLiteral, type Queryable } from "../storage/index.ts";
-import { KEY_BYTES } from "./cipher.ts";
-import type { IndexGuard } from "./index-guard.ts";
+import { type Queryable, toArrayLiteral } from "../storage/index.ts";
+import { decryptionFailed, KEY_BYTES } from "./cipher.ts";
+import type { PrivacyEngine } from "./engine.ts";
+import type { IndexGuard } from "./blind-index.ts";
 import type { DataKey, KeyCache } from "./key-cache.ts";
-import type { KeyWrapper, WrappedKey } from "./key-wrapper.ts";
-import { decryptionFailed } from "./decryption-failed.ts";
+import type { KeyWrapper, WrappedKey } from "./key-ring.ts";
+import { keysAuditEntry, type OptionalActionReason } from "./options.ts";
 import type { PrivacyStatements } from "./statements.ts";
 
 export interface SubjectKeysParts {
@@ -14,7 +15,7 @@ export interface SubjectKeysParts {
   readonly wrapper: KeyWrapper;
   readonly cache: KeyCache;
   readonly guard: Pick<IndexGuard, "note">;
-  /** How long the wrapper may take. */
+  /** Timeout of the key wrapper in milliseconds. */
   readonly wrapperMs: number;
 }
 
@@ -26,16 +27,16 @@ export interface KeyRow {
 }
 
 interface SeenKeyRow extends KeyRow {
-  /** Made by the transaction that reads it. */
+  /** Inserted by the transaction that reads it. */
   readonly own: boolean;
-  /** Read as it is now, and not as an older snapshot shows it. */
+  /** Read from a current snapshot, so that a destroyed key cannot appear in it. */
   readonly fresh: boolean;
 }
 
-/** What there is of a key: itself, the certainty that it was destroyed, or nothing in this store. */
+/** The result of a search for a key: the key, "erased" if it was destroyed, "unknown" if this database does not have it. */
 export type FoundKey = DataKey | "erased" | "unknown";
 
-/** The data keys of persons: made on first use, found again by id, kept in clear for a short while only. */
+/** The data keys of subjects. A key is created on first use. Unwrapped keys stay in memory only for a short time. */
 export class SubjectKeys {
   readonly #parts: SubjectKeysParts;
   readonly #loading = new Map<string, Promise<FoundKey>>();
@@ -45,10 +46,10 @@ export class SubjectKeys {
   }
 
   /**
-   * The key for new data of a person. One that has to be made is made in the given transaction, and lives if that
-   * commits. Nothing here waits for a lock or, with a transaction, for another connection.
+   * Finds or creates the key for new data of a subject. A new key is inserted in the given transaction. The method waits
+   * for no lock and, with a transaction, for no other connection.
    */
-  async forSealing(subject: string, tx?: Queryable): Promise<DataKey> {
+  async keyForEncryption(subject: string, tx?: Queryable): Promise<DataKey> {
     const { cache, database, sql } = this.#parts;
     const kept = cache.getCurrent(subject);
     if (kept !== undefined) return kept;
@@ -64,7 +65,7 @@ export class SubjectKeys {
     return key;
   }
 
-  /** The key by its id. Several that ask at once share one answer. */
+  /** Finds a key by its id. Concurrent calls without a transaction share one query. */
   async find(keyId: string, within?: Queryable): Promise<FoundKey> {
     const kept = this.#parts.cache.get(keyId);
     if (kept !== undefined) return kept;
@@ -143,7 +144,74 @@ function wrapContext({ keyId, subject }: Omit<DataKey, "bytes">): string {
 function keysUnavailable(cause: unknown): SagaboxError {
   return new SagaboxError(
     "PRIVACY_KEYS_UNAVAILABLE",
-    "Whoever holds the keys that wrap the data keys does not answer. It is tried again, and no attempt is charged.",
+    "The key wrapper did not answer. The message is retried, and the failure does not count as an attempt.",
     { cause },
   );
+}
+
+export interface RewrapOptions extends OptionalActionReason {
+  /** Stops between two batches. The next call continues. */
+  readonly signal?: AbortSignal;
+  /** Called after each batch. */
+  readonly onProgress?: (progress: RewrapResult) => void;
+}
+
+export interface RewrapResult {
+  readonly rewrapped: number;
+  /** Data keys that are still wrapped with an older key. At zero, older keys can be removed from the ring. */
+  readonly left: number;
+}
+
+const BATCH = 200;
+
+/** Wraps all data keys with the current key. Encrypted data is not changed. */
+export function rewrap(engine: PrivacyEngine, options: RewrapOptions = {}): Promise<RewrapResult> {
+  const { audit, database } = engine;
+  return audit.runAudited(database, keysAuditEntry("privacy.rewrap", options), async (note) => {
+    const result = await rewrapEvery(engine, options);
+    await note(database, { after: { ...result } });
+    return result;
+  });
+}
+
+async function rewrapEvery(engine: PrivacyEngine, options: RewrapOptions): Promise<RewrapResult> {
+  const { database, sql, keys } = engine;
+  const { signal, onProgress } = options;
+  const current = await keys.currentKeyId();
+  const left = async (): Promise<number> =>
+    (await database.run<{ left: number }>(sql.leftToRewrap, [current])).rows[0]?.left ?? 0;
+  let rewrapped = 0;
+  let after = "";
+  while (signal?.aborted !== true) {
+    const { rows } = await database.run<KeyRow>(sql.toRewrap, [current, after, BATCH]);
+    const last = rows.at(-1);
+    if (last === undefined) break;
+    rewrapped += await rewrapAll(engine, rows);
+    after = last.key_id;
+    onProgress?.({ rewrapped, left: await left() });
+  }
+  return { rewrapped, left: await left() };
+}
+
+async function rewrapAll({ database, sql, keys }: PrivacyEngine, rows: readonly KeyRow[]): Promise<number> {
+  let changed = 0;
+  const byKek = new Map<string, { ids: string[]; old: string[]; wrapped: string[] }>();
+  for (const { key_id: keyId, subject, wrapped, kek_id: kekId } of rows) {
+    if (wrapped === null || kekId === null) continue;
+    const bytes = await keys.unwrap(
+      { keyId, subject },
+      { keyId: kekId, wrapped: Buffer.from(wrapped, "base64") },
+    );
+    const again = await keys.wrap({ keyId, subject, bytes });
+    const batch = byKek.get(again.keyId) ?? { ids: [], old: [], wrapped: [] };
+    batch.ids.push(keyId);
+    batch.old.push(wrapped);
+    batch.wrapped.push(Buffer.from(again.wrapped).toString("base64"));
+    byKek.set(again.keyId, batch);
+  }
+  for (const [kekId, { ids, old, wrapped }] of byKek) {
+    const params = [toArrayLiteral(ids), toArrayLiteral(old), toArrayLiteral(wrapped), kekId];
+    changed += (await database.run(sql.rewrap, params)).rowCount;
+  }
+  return changed;
 }

@@ -1,14 +1,26 @@
 import { SUBJECT_ERASED } from "../message/index.ts";
-import { toArrayLiteral, type Statement } from "../storage/index.ts";
+import { type FailedRound, PeriodicService } from "../runtime/index.ts";
+import { type OwnedTransaction, type Statement, toArrayLiteral } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
 import type { PrivacyEngine } from "./engine.ts";
-import type { Eraser } from "./eraser.ts";
-import { lockErasure, computeProof, type UnsweptErasure } from "./erasure-log.ts";
+import { computeProof, type ErasedSubject, lockErasure, type UnsweptErasure } from "./erasure-log.ts";
 
-/** How many rows lost what was written in clear about the person's messages. */
+/** Everything that an erasure needs besides its options. */
+export interface Eraser {
+  readonly engine: PrivacyEngine;
+  /** Runs work in a transaction that can publish `SubjectErased`. */
+  readonly transaction: <T>(
+    work: (tx: OwnedTransaction, publish: (event: ErasedSubject) => Promise<unknown>) => Promise<T>,
+  ) => Promise<T>;
+  /** Notifies the other processes, which then drop the subject's keys from their caches. */
+  readonly announce: (subject: string) => void;
+}
+
+/** The number of rows from which unencrypted text about the subject's messages was removed. */
 export interface ScrubResult {
   readonly deadLetters: number;
   readonly results: number;
-  /** Of messages that are tried again, and of requests that failed. */
+  /** Errors of messages that are being retried, and of requests that failed. */
   readonly errors: number;
 }
 
@@ -20,15 +32,15 @@ interface SweepResult {
 export const nothingScrubbed: ScrubResult = Object.freeze({ deadLetters: 0, results: 0, errors: 0 });
 
 /**
- * What follows an erasure: keys that transactions open at the time made are destroyed once they are seen, and texts
- * about the person's messages are removed. May be done again at any time, by any process.
+ * Completes an erasure: destroys keys that were created by transactions open during the erasure, and removes texts about
+ * the subject's messages. Idempotent; any process may run it.
  */
 export async function sweepErasure(eraser: Eraser, id: string): Promise<SweepResult> {
   const { engine } = eraser;
   const found = await destroyLateKeys(eraser, id);
   if (found === undefined) return { swept: true, scrubbed: nothingScrubbed };
   const { over, toScrub, erasure } = found;
-  // Whoever was handling a message then may have written about it since we looked.
+  // When all those transactions have ended, all keys are scrubbed once more: handlers may have stored errors meanwhile.
   const keyIds = over ? erasure.keyIds : toScrub;
   const scrubbed = await scrub(engine, keyIds);
   if (over || keyIds.length > 0) {
@@ -39,7 +51,7 @@ export async function sweepErasure(eraser: Eraser, id: string): Promise<SweepRes
   return { swept: over, scrubbed };
 }
 
-/** Late keys, the sagas sealed with them, the line in the log and the event have one fate. */
+/** Destroys late keys, parks the sagas encrypted with them, updates the log and publishes the event, in one transaction. */
 async function destroyLateKeys(eraser: Eraser, id: string): Promise<UnsweptErasure | undefined> {
   const { engine, transaction, announce } = eraser;
   const { sql } = engine;
@@ -69,7 +81,7 @@ async function destroyLateKeys(eraser: Eraser, id: string): Promise<UnsweptErasu
   return found;
 }
 
-/** Goes on with every erasure that is not swept. Resolves with how many are left. */
+/** Sweeps all erasures that are not complete. Resolves with the number that is still not complete. */
 export async function sweepAll(eraser: Eraser): Promise<number> {
   const { database, sql } = eraser.engine;
   let left = 0;
@@ -79,7 +91,10 @@ export async function sweepAll(eraser: Eraser): Promise<number> {
   return left;
 }
 
-/** Removes texts about messages that were sealed with these keys. Also for services that heard of an erasure elsewhere. */
+/**
+ * Removes unencrypted texts about messages that were encrypted with these keys: errors, results and failure replies. Call
+ * it also in a service that received `SubjectErased` from another one.
+ */
 export async function scrub(
   { database, sql }: Pick<PrivacyEngine, "database" | "sql">,
   keyIds: readonly string[],
@@ -92,4 +107,28 @@ export async function scrub(
     results: await rows(sql.scrubResults),
     errors: (await rows(sql.scrubOutbox)) + (await rows(sql.scrubQueue)) + (await rows(sql.scrubReplies)),
   };
+}
+
+const IDLE_MS = 60_000;
+const BUSY_MS = 5_000;
+
+/** Continues unfinished erasures: the process that began one may have died, or a transaction was still open. */
+export class Sweeper extends PeriodicService {
+  readonly #eraser: Eraser;
+  readonly #observer: Observer;
+
+  constructor(eraser: Eraser, observer: Observer) {
+    super({ everyMs: IDLE_MS });
+    this.#eraser = eraser;
+    this.#observer = observer;
+  }
+
+  protected override async runRound(): Promise<number> {
+    return (await sweepAll(this.#eraser)) > 0 ? BUSY_MS : IDLE_MS;
+  }
+
+  protected override onFailure({ error, retryInMs }: FailedRound): void {
+    const text = error instanceof Error ? error.message : "it failed";
+    this.#observer.emit("storage.failed", { doing: "sweeping erasures", error: text, retryInMs });
+  }
 }

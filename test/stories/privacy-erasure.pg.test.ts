@@ -30,7 +30,7 @@ test("C6: after an erasure the same message is read as erased, and everything el
   const remains = report.remains.map(({ where }) => where).join("; ");
   expect(remains).toContain("memory of other processes");
   expect(remains).toContain("not written yet");
-  expect(remains).toContain("from before their contract");
+  expect(remains).toContain("written before their contract");
   const seen: Data[] = [];
   for await (const { data } of bus.privacy.export("c-ada", because)) seen.push(data as unknown as Data);
   expect(seen).toHaveLength(1);

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { formatEncryptedHeader, parseEncryptedHeader } from "./encrypted-header.ts";
+import { formatEncryptedHeader, parseEncryptedHeader } from "./encrypted-format.ts";
 
 const keyId = "k".repeat(22);
 
-test("C6: what is written is read again, and is plain ASCII whatever the fields are called", () => {
+test("C6: a formatted header is parsed again, and is ASCII for any field names", () => {
   const header = formatEncryptedHeader({ keyId, fields: ["größe", "a.*.b", "名前"] });
   expect(header).toMatch(/^[\x20-\x7e]+$/);
   expect(parseEncryptedHeader(header)).toEqual({ keyId, fields: ["größe", "a.*.b", "名前"] });

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { buffer } from "node:stream/consumers";
 import { expect, test } from "vitest";
-import { attachmentVault } from "./attachment-vault.ts";
+import { attachmentVault } from "./vaults.ts";
 import type { PrivacyEngine } from "./engine.ts";
 import type { DataKey } from "./key-cache.ts";
 import type { FoundKey } from "./subject-keys.ts";
@@ -13,10 +13,10 @@ async function* pieces(...bytes: Uint8Array[]): AsyncGenerator<Uint8Array> {
 const KEY_ID = "k".repeat(22);
 const keyOf = (keyId: string): DataKey => ({ keyId, subject: "s", bytes: randomBytes(32) });
 
-/** A vault that finds these keys; the first is that of everybody. */
+/** A vault with these keys; the first belongs to every subject. */
 function vaultWith(found: Readonly<Record<string, FoundKey>>) {
   const keys = {
-    forSealing: () => Promise.resolve(Object.values(found)[0]),
+    keyForEncryption: () => Promise.resolve(Object.values(found)[0]),
     find: (keyId: string) => Promise.resolve(found[keyId] ?? "unknown"),
   };
   const index = { subject: (subject: string) => `index of ${subject}` };
@@ -28,7 +28,7 @@ async function sealedBy(vault: ReturnType<typeof vaultWith>) {
   return { salt: sealing.salt, stored: await buffer(sealing.seal(pieces(Buffer.from("a scan")))) };
 }
 
-test("what was sealed opens with its own key and salt, and with no other", async () => {
+test("an attachment is decrypted with its own key and salt only", async () => {
   const key = keyOf(KEY_ID);
   const vault = vaultWith({ [KEY_ID]: key, z: { ...key, keyId: "z" } });
   const other = vaultWith({ [KEY_ID]: keyOf(KEY_ID) });
@@ -40,18 +40,18 @@ test("what was sealed opens with its own key and salt, and with no other", async
   expect(await opened(vault, { keyId: KEY_ID, salt })).toBe("a scan");
   expect(await opened(other, { keyId: KEY_ID, salt })).toBe("PRIVACY_SEAL_BROKEN");
   expect(await opened(vault, { keyId: KEY_ID, salt: "A".repeat(22) })).toBe("PRIVACY_SEAL_BROKEN");
-  // The same bytes of a key under another name: the name is bound too.
+  // Equal key bytes under another id: the id is bound too.
   expect(await opened(vault, { keyId: "z", salt })).toBe("PRIVACY_SEAL_BROKEN");
 });
 
-test("the same bytes are sealed in another way each time", async () => {
+test("equal bytes are encrypted differently each time", async () => {
   const vault = vaultWith({ [KEY_ID]: keyOf(KEY_ID) });
   const [one, two] = [await sealedBy(vault), await sealedBy(vault)];
   expect(one.salt).toMatch(/^[A-Za-z0-9_-]{21}[AQgw]$/);
   expect([one.salt === two.salt, one.stored.equals(two.stored)]).toEqual([false, false]);
 });
 
-test("whoever was erased, or has no key here, is told apart before anything is read", async () => {
+test("an erased subject and a missing key are reported before any byte is read", async () => {
   const vault = vaultWith({ [KEY_ID]: "erased" });
   const seal = { keyId: KEY_ID, salt: "A".repeat(22) };
   await expect(vault.openingOf(seal)).rejects.toMatchObject({ code: "PRIVACY_ERASED" });
@@ -60,12 +60,15 @@ test("whoever was erased, or has no key here, is told apart before anything is r
   await expect(attachmentVault(undefined).openingOf(seal)).rejects.toMatchObject({ code: "PRIVACY_SEALED" });
 });
 
-test.each([undefined, null, "", "  ", 17, "x".repeat(1_025)])("%j names no person", async (subject) => {
-  const vault = vaultWith({ [KEY_ID]: keyOf(KEY_ID) });
-  await expect(vault.sealingFor(subject)).rejects.toMatchObject({ code: "PRIVACY_SUBJECT_INVALID" });
-});
+test.each([undefined, null, "", "  ", 17, "x".repeat(1_025)])(
+  "%j is not a valid subject",
+  async (subject) => {
+    const vault = vaultWith({ [KEY_ID]: keyOf(KEY_ID) });
+    await expect(vault.sealingFor(subject)).rejects.toMatchObject({ code: "PRIVACY_SUBJECT_INVALID" });
+  },
+);
 
-test("without keys nothing is sealed, and the error says what to do", async () => {
+test("without keys encryption fails, and the error says what to do", async () => {
   await expect(attachmentVault(undefined).sealingFor("c-17")).rejects.toMatchObject({
     code: "PRIVACY_KEYS_MISSING",
     message: expect.stringContaining("SAGABOX_KEY_RING_FILE"),

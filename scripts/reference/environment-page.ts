@@ -1,7 +1,6 @@
 import {
   allBrokerVariables,
   environmentVariables,
-  listChecks,
   type EnvironmentVariable,
 } from "../../src/options/index.ts";
 import { boundsText, cell } from "./option-text.ts";
@@ -13,19 +12,28 @@ const variables: readonly EnvironmentVariable[] = [
 
 export function environmentPage(): string {
   const rows = variables.map((variable) => {
-    const { names, meaning, default: value, secret, advice = "" } = variable;
-    const told = [meaning, secret ? "Secret." : "", advice].filter((text) => text !== "").join(" ");
-    return row(names.map((name) => `\`${name}\``).join("<br>"), told, value, bounds(variable));
+    const { names, meaning, secret, advice = "", option } = variable;
+    const about = [meaning, secret ? "Secret." : "", advice].filter((text) => text !== "").join(" ");
+    return row(
+      names.map((name) => `\`${name}\``).join("<br>"),
+      about,
+      defaultText(variable),
+      boundsText(option),
+    );
   });
   return `# Environment variables
 
-Where a line has several names, the first that is set wins. An empty value counts as not set. A secret may also be
-given as the path of a file, in the variable of the same name with \`_FILE\` at its end: \`DATABASE_URL_FILE\`,
-\`SAGABOX_KAFKA_PASSWORD_FILE\`. One line end at the end of such a file is dropped; a file that is empty or cannot be read,
-and a secret that is given both ways, are refused. All values are checked at the start, and every problem is reported at
-once, never with the value. What is said in code goes before what is said here. A general name such as \`LOG_LEVEL\` or
-\`ENCRYPTION_KEY\` whose value we cannot read is taken for one of the application's own. \`.env.example\` has all of them
-to copy from. OpenTelemetry has variables of its own, such as \`OTEL_EXPORTER_OTLP_ENDPOINT\`, which its SDK reads.
+If a line has several names, the first that is set takes precedence. An empty value counts as not set. Options in code
+take precedence over variables. \`.env.example\` lists all variables to copy from.
+
+A secret can also be passed as the path of a file, in the variable with the suffix \`_FILE\`: \`DATABASE_URL_FILE\`,
+\`SAGABOX_KAFKA_PASSWORD_FILE\`. One line end at the end of such a file is ignored. A file that is empty or cannot be read
+is an error, and so is a secret that is set both ways.
+
+All values are checked at the start. One error reports every problem, never with the value. An invalid value under a
+general name such as \`LOG_LEVEL\` or \`ENCRYPTION_KEY\` is ignored, because it may belong to the application.
+
+OpenTelemetry has variables of its own, such as \`OTEL_EXPORTER_OTLP_ENDPOINT\`, which its SDK reads.
 
 ${row("Variable", "Meaning and advice", "Default", "Bounds")}
 ${row("---", "---", "---", "---")}
@@ -33,36 +41,31 @@ ${rows.join("\n")}
 `;
 }
 
-/** A file to copy from: everything is there, nothing is set. */
+/** Writes `.env.example`: every variable as a comment. */
 export function exampleEnvironment(): string {
   const head = [
     "# Written by scripts/build-docs.ts from the table that the code reads. Copy it to .env and set what you need.",
-    "# A secret may also stand in a file: append _FILE to the name and give the path.",
+    "# A secret can also be in a file: append _FILE to the name and set the path.",
   ];
-  const blocks = variables.map(({ names, meaning, default: value, secret, example, advice }) => {
-    const others = names.slice(1).map((name) => `Also understood: ${name}.`);
+  const blocks = variables.map((variable) => {
+    const { names, meaning, secret, example, advice } = variable;
+    const value = defaultText(variable);
+    const others = names.slice(1).map((name) => `Also read: ${name}.`);
     const about = [meaning, ...others, advice ?? "", `Default: ${value}.`].filter((text) => text !== "");
     const isWord = /^[\w.:-]+$/.test(value) && value !== "none";
     const shown = example ?? (isWord && !secret ? value : "");
     return [...about.map((line) => `# ${line.replaceAll("`", "")}`), `# ${names[0]}=${shown}`].join("\n");
   });
   const foreign = [
-    "# Not ours: read by the SDK of OpenTelemetry, when the application starts one.",
+    "# Read by the SDK of OpenTelemetry, if the application starts one.",
     "# OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318",
   ];
   return `${[head.join("\n"), ...blocks, foreign.join("\n")].join("\n\n")}\n`;
 }
 
-// What a variable is held to is asked of the code that reads it; the value given for that may be refused.
-function bounds(variable: EnvironmentVariable): string {
-  const checks = listChecks(() => {
-    try {
-      variable.read(variable.names[0], "1");
-    } catch {
-      return;
-    }
-  });
-  return checks.map(boundsText).join("<br>");
+function defaultText({ option, otherwise = "none" }: EnvironmentVariable): string {
+  const { default: value } = option;
+  return typeof value === "string" ? value : value === undefined ? otherwise : JSON.stringify(value);
 }
 
 function row(...cells: string[]): string {

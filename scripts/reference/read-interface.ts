@@ -3,35 +3,49 @@ import { join } from "node:path";
 
 const root = join(import.meta.dirname, "../..");
 
-/** An option as its interface declares it. */
+/** An option as its source file declares it. */
 export interface DeclaredOption {
   readonly name: string;
-  readonly isRequired: boolean;
-  readonly type: string;
-  /** What its comment says, without the default. */
+  /** Its doc comment without the default. */
   readonly meaning: string;
-  /** What its comment says about the default. */
+  /** The default that its doc comment names. */
   readonly default: string | undefined;
+  /** Its type, if it is declared in an interface. */
+  readonly type?: string;
 }
 
-/** The options of an interface in a source file, in their order. */
+/** Returns the options of an interface in a source file, in their order. */
 export function readInterface(path: string, name: string): readonly DeclaredOption[] {
-  const source = readFileSync(join(root, path), "utf8");
-  const body = new RegExp(`^export interface ${name}\\b[^{]*\\{\\n([^]*?)^\\}`, "m").exec(source)?.[1];
-  if (body === undefined) throw new Error(`${path} declares no interface ${name}.`);
-  const members = body.matchAll(/(?: {2}\/\*\*([^]*?)\*\/\n)? {2}readonly (\w+)(\??): ([^]*?);\n(?! {4})/g);
-  return [...members].map(([, comment = "", option = "", mark, type = ""]) => {
-    const text = comment
-      .replace(/\n\s*\*/g, " ")
-      .replace(/\s+/g, " ")
-      .trim();
-    const found = /(?:^| )Default:? ((?:[^.]|\.(?! |$))+)\.(?= |$)/.exec(text);
-    return {
-      name: option,
-      isRequired: mark !== "?",
-      type: type.replace(/\s+/g, " "),
-      meaning: (found === null ? text : text.replace(found[0], "")).trim(),
-      default: found?.[1],
-    };
-  });
+  const body = findBody(path, new RegExp(`^export interface ${name}\\b[^{]*\\{\\n([^]*?)^\\}`, "m"), name);
+  const members = body.matchAll(/(?: {2}\/\*\*([^]*?)\*\/\n)? {2}readonly (\w+)\??: ([^]*?);\n(?! {4})/g);
+  return [...members].map(([, comment = "", option = "", type = ""]) => ({
+    ...readComment(option, comment),
+    type: type.replace(/\s+/g, " "),
+  }));
+}
+
+/** Returns the options of a table in a source file, in their order. */
+export function readTable(path: string, name: string): readonly DeclaredOption[] {
+  const body = findBody(path, new RegExp(`^export const ${name} = \\{\\n([^]*?)^\\}`, "m"), name);
+  const members = body.matchAll(/(?:^ {2}\/\*\*((?:(?!\*\/)[^])*)\*\/\n)?^ {2}(\w+): /gm);
+  return [...members].map(([, comment = "", option = ""]) => readComment(option, comment));
+}
+
+function findBody(path: string, pattern: RegExp, name: string): string {
+  const body = pattern.exec(readFileSync(join(root, path), "utf8"))?.[1];
+  if (body === undefined) throw new Error(`${path} does not declare ${name}.`);
+  return body;
+}
+
+function readComment(name: string, comment: string): DeclaredOption {
+  const text = comment
+    .replace(/\n\s*\*/g, " ")
+    .replace(/\s+/g, " ")
+    .trim();
+  const found = /(?:^| )Default:? ((?:[^.]|\.(?! |$))+)\.(?= |$)/.exec(text);
+  return {
+    name,
+    meaning: (found === null ? text : text.replace(found[0], "")).trim(),
+    default: found?.[1],
+  };
 }

@@ -1,7 +1,8 @@
 import type { ClaimCheckOptions } from "../claim-check/index.ts";
 import { readAuditSettings, type AuditOptions, type AuditSettings } from "../audit/index.ts";
+import { SagaboxError } from "../errors/index.ts";
 import type { InboxOptions } from "../inbox/index.ts";
-import { outboxSettings, type OutboxOptions } from "../outbox/index.ts";
+import { outboxSettings, type OutboxOptions, type OutboxSettings } from "../outbox/index.ts";
 import { isValidId, type Routing } from "../message/index.ts";
 import {
   readNoticeSettings,
@@ -10,17 +11,15 @@ import {
   type OnDeadLetter,
 } from "../notify/index.ts";
 import {
-  allProblems,
-  callable,
-  inPart,
-  milliseconds,
+  environmentVariables,
+  option,
+  Problems,
   readEnvironment,
-  refuse,
-  rejectUnknownKeys,
-  text,
-  wholeNumber,
-  type Duration,
+  readOptions,
   type Environment,
+  type EnvironmentOptions,
+  type OptionsFrom,
+  type SettingsFrom,
 } from "../options/index.ts";
 import { readPrivacySettings, type PrivacyOptions, type PrivacySettings } from "../privacy/index.ts";
 import { randomToken } from "../runtime/index.ts";
@@ -31,77 +30,96 @@ import type { Transport } from "../transport/index.ts";
 import { readClaimCheck } from "./claim-check.ts";
 import { readLogSettings, type LogOptions, type LogSettings } from "./log-options.ts";
 
-/** Options of the conservation check, which every worker with the part "upkeep" runs. */
-interface ConservationOptions {
+const DAY_MS = 86_400_000;
+
+const conservationOptions = {
   /** Pause between two rounds of the check. Default "1m", from "1s" to "1h". */
-  readonly every?: Duration | number;
-}
+  every: option.duration({ default: "1m", min: 1_000, max: 3_600_000 }),
+};
 
-export interface BusOptions {
+/** Options of the conservation check, which every worker with the part "upkeep" runs. */
+interface ConservationOptions extends OptionsFrom<typeof conservationOptions> {}
+
+export const busOptions = {
   /** The name of this service, used as the source of the messages it publishes. */
-  readonly service: string;
+  service: option.string({ required: true, pattern: /^[^\p{Cc}]+$/u }),
   /** A pg.Pool or a postgres:// URL. Default: DATABASE_URL. */
-  readonly database?: PgPool | string;
+  database: option.value<PgPool | string>({ accepts: "PgPool | string" }),
   /** The transport that moves messages. Default: `postgres()`. */
-  readonly transport?: Transport;
+  transport: option.value<Transport>({
+    accepts: "Transport",
+    check: (_, transport) => checkTransport(transport),
+  }),
   /** The schema of sagabox's own tables. Default "sagabox". */
-  readonly schema?: string;
+  schema: option.value<string>({ accepts: "string", default: "sagabox", check: checkSchema }),
   /** The unique name of this worker within the service. Default: WORKER_ID, else the service name and a random suffix. */
-  readonly worker?: string;
+  worker: option.value<string>({ accepts: "string", check: checkWorkerName }),
   /** Chooses the topic of a message whose contract names none. */
-  readonly routing?: Routing;
+  routing: option.callback<Routing>(),
   /** How long a worker keeps its lanes after its last renewal. Default "30s". */
-  readonly lease?: Duration | number;
+  lease: environmentVariables.lease.option,
   /** The largest message data, in bytes of JSON. Default: the limit of the claim check; 1,048,576 without one. */
-  readonly maxPayloadBytes?: number;
+  maxPayloadBytes: option.number({ min: 1, max: 64 * 1_048_576 }),
   /** Where data is stored that is too large for a message. Default: the database with the Postgres transport, else off. */
-  readonly claimCheck?: ClaimCheckOptions | false;
-  readonly outbox?: OutboxOptions;
+  claimCheck: option.value<ClaimCheckOptions | false>({ accepts: "ClaimCheckOptions | false" }),
+  /** Options of the outbox and its relay. */
+  outbox: option.value<OutboxOptions, OutboxSettings>({
+    accepts: "OutboxOptions",
+    default: {},
+    check: (_, value) => outboxSettings(value as OutboxOptions),
+  }),
   /** Options of `bus.inbox`, the inbox for a consumer loop you write yourself. */
-  readonly inbox?: InboxOptions;
-  readonly sagas?: SagaBusOptions;
+  inbox: option.value<InboxOptions>({ accepts: "InboxOptions", default: {} }),
+  /** Options of all sagas. */
+  sagas: option.value<SagaBusOptions, SagaSettings>({
+    accepts: "SagaBusOptions",
+    default: {},
+    check: (_, value) => sagaSettings(value as SagaBusOptions),
+  }),
   /** How long the audit log is kept and how often it is sealed. */
-  readonly audit?: AuditOptions;
+  audit: option.value<AuditOptions, AuditSettings>({
+    accepts: "AuditOptions",
+    default: {},
+    check: (_, value) => readAuditSettings(value as AuditOptions),
+  }),
   /** How often the worker checks that everything written is accounted for. */
-  readonly conservation?: ConservationOptions;
+  conservation: option.value<ConservationOptions, SettingsFrom<typeof conservationOptions>>({
+    accepts: "ConservationOptions",
+    default: {},
+    check: (name, value) => readOptions(name, conservationOptions, value as ConservationOptions),
+  }),
   /** The keys that encrypt personal data. Default: SAGABOX_KEY_RING or SAGABOX_KEY_RING_FILE. */
-  readonly privacy?: PrivacyOptions;
+  privacy: option.value<PrivacyOptions>({ accepts: "PrivacyOptions", default: {} }),
   /** How long stop() waits for work in flight. Default "30s". */
-  readonly shutdownTimeout?: Duration | number;
+  shutdownTimeout: environmentVariables.shutdownTimeout.option,
   /** How long dead letters are kept. Default "14d". */
-  readonly deadLetterRetention?: Duration | number;
+  deadLetterRetention: option.duration({ default: "14d", min: DAY_MS, max: 3_650 * DAY_MS }),
   /** How long dedupe rows are kept at least; always as long as a message can be replayed. Default "30d". */
-  readonly inboxRetention?: Duration | number;
+  inboxRetention: option.duration({ default: "30d", min: 7 * DAY_MS, max: 3_650 * DAY_MS }),
   /** The log level or log options; false turns logging off. Default: LOG_LEVEL, else "info". */
-  readonly log?: LogLevel | LogOptions | false;
+  log: option.value<LogLevel | LogOptions | false>({ accepts: "LogLevel | LogOptions | false" }),
   /** Called for every new dead letter, outside the message flow. If it fails, `notice.failed` is emitted. */
-  readonly onDeadLetter?: OnDeadLetter;
+  onDeadLetter: option.value<OnDeadLetter>({ accepts: "a function" }),
   /** Posts dead letters to a webhook. Delivery is best effort: the dead-letter table is the record. */
-  readonly notify?: NotifyOptions;
+  notify: option.value<NotifyOptions>({ accepts: "NotifyOptions" }),
   /** Additional observers that receive every telemetry event. */
-  readonly observers?: readonly Observer[];
+  observers: option.value<readonly Observer[]>({
+    accepts: "Observer[]",
+    check: (_, observers) => checkObservers(observers),
+  }),
   /** An exporter of traces and metrics: `openTelemetry()` from sagabox/opentelemetry. */
-  readonly telemetry?: Telemetry;
-}
+  telemetry: option.value<Telemetry>({ accepts: "Telemetry" }),
+};
 
-export interface BusSettings {
-  readonly service: string;
+/** Options of `createBus()`. */
+export interface BusOptions extends OptionsFrom<typeof busOptions> {}
+
+type CheckedOptions = SettingsFrom<typeof busOptions>;
+
+export interface BusSettings extends Omit<CheckedOptions, "privacy" | "log" | "onDeadLetter" | "notify"> {
   readonly database: PgPool | string;
-  readonly schema: string;
   readonly worker: string;
-  readonly routing: Routing | undefined;
-  readonly leaseMs: number;
-  readonly maxPayloadBytes: number | undefined;
-  readonly claimCheck: ClaimCheckOptions | false | undefined;
-  readonly outbox: OutboxOptions;
-  readonly inbox: InboxOptions;
-  readonly sagas: SagaSettings;
-  readonly audit: AuditSettings;
-  readonly conservation: { readonly everyMs: number };
   readonly privacy: PrivacySettings;
-  readonly shutdownMs: number;
-  readonly deadLetterMs: number;
-  readonly inboxMs: number;
   readonly notices: NoticeSettings;
   readonly log: LogSettings | false;
   readonly host: string;
@@ -110,119 +128,87 @@ export interface BusSettings {
   readonly concurrency: number | undefined;
 }
 
-const KNOWN = [
-  "service",
-  "database",
-  "transport",
-  "schema",
-  "worker",
-  "routing",
-  "lease",
-  "maxPayloadBytes",
-  "claimCheck",
-  "outbox",
-  "inbox",
-  "sagas",
-  "audit",
-  "conservation",
-  "privacy",
-  "shutdownTimeout",
-  "deadLetterRetention",
-  "inboxRetention",
-  "onDeadLetter",
-  "notify",
-  "log",
-  "observers",
-  "telemetry",
-] as const;
-
-const DAY_MS = 86_400_000;
-
-function conservationSettings(options: ConservationOptions = {}): BusSettings["conservation"] {
-  rejectUnknownKeys("conservation", options, ["every"]);
-  const bounds = { min: 1_000, max: 3_600_000 };
-  return Object.freeze({ everyMs: milliseconds("conservation.every", options.every ?? "1m", bounds) });
-}
-
 /**
  * Merges options, environment variables and defaults, in this order of precedence. Throws one error that lists every
  * problem.
  */
 export function readBusSettings(options: BusOptions, env: Environment): BusSettings {
-  return allProblems("The options of createBus()", () => readSettings(options, env));
-}
-
-function readSettings(options: BusOptions, env: Environment): BusSettings {
-  rejectUnknownKeys("createBus", options, KNOWN);
-  const given = inPart(() => readEnvironment(env), undefined);
-  const around = given ?? {};
-  const schema = options.schema ?? around.schema ?? "sagabox";
-  inPart(() => void quoteSchema(schema), undefined);
-  const outbox = {
-    ...(around.batchSize === undefined ? {} : { batchSize: around.batchSize }),
-    ...(around.pollInterval === undefined ? {} : { pollInterval: around.pollInterval }),
-    ...(around.optimistic === undefined ? {} : { optimistic: around.optimistic }),
-    ...options.outbox,
-  };
-  const settings: BusSettings = Object.freeze({
-    service: text("service", options.service, { pattern: /^[^\p{Cc}]+$/u }),
-    database: options.database ?? around.databaseUrl ?? (given === undefined ? "" : noDatabase()),
-    schema,
-    worker: checkWorkerName(
-      options.worker ?? around.workerId ?? `${options.service}-${randomToken().slice(0, 8)}`,
-    ),
-    routing: options.routing === undefined ? undefined : callable("routing", options.routing),
-    leaseMs: milliseconds("lease", options.lease ?? around.lease ?? "30s", { min: 1_000, max: 3_600_000 }),
-    maxPayloadBytes:
-      options.maxPayloadBytes === undefined
-        ? undefined
-        : wholeNumber("maxPayloadBytes", options.maxPayloadBytes, { min: 1, max: 64 * 1_048_576 }),
-    claimCheck: options.claimCheck,
-    outbox,
-    inbox: options.inbox ?? {},
-    sagas: sagaSettings(options.sagas),
-    audit: readAuditSettings(options.audit),
-    conservation: conservationSettings(options.conservation),
-    privacy: readPrivacySettings(options.privacy, {
-      text: around.keyRing,
+  if (!isObject(options)) throw invalid("createBus must be an object.");
+  const problems = new Problems();
+  const around = problems.collect(() => readEnvironment(env));
+  const database = options.database ?? around?.databaseUrl;
+  if (around !== undefined && database === undefined) problems.collect(throwNoDatabase);
+  const checked = problems.collect(() => readBusOptions(options, around ?? {}));
+  const privacy = problems.collect(() =>
+    readPrivacySettings(options.privacy, {
+      text: around?.keyRing,
       file: env["SAGABOX_KEY_RING_FILE"], // a path, so that the ring can be reloaded
     }),
-    shutdownMs: milliseconds("shutdownTimeout", options.shutdownTimeout ?? around.shutdownTimeout ?? "30s"),
-    deadLetterMs: milliseconds("deadLetterRetention", options.deadLetterRetention ?? "14d", {
-      min: DAY_MS,
-      max: 3_650 * DAY_MS,
-    }),
-    inboxMs: milliseconds("inboxRetention", options.inboxRetention ?? "30d", {
-      min: 7 * DAY_MS,
-      max: 3_650 * DAY_MS,
-    }),
-    notices: inPart(() => readNoticeSettings(options.onDeadLetter, options.notify), {
-      onDeadLetter: null,
-      webhook: null,
-    }),
-    log: readLogSettings(options.log, around),
-    host: around.host ?? "127.0.0.1",
-    port: around.port,
-    concurrency: around.concurrency,
-  });
-  checkPorts(options);
-  // The parts read both again when they are wired. Reading them here reports their problems with all others.
-  inPart(() => readClaimCheck(settings, outboxSettings(outbox), options.transport), undefined);
-  return settings;
+  );
+  const notices = problems.collect(() => readNoticeSettings(options.onDeadLetter, options.notify));
+  const log = problems.collect(() => readLogSettings(options.log, around ?? {}));
+  problems.collect(() => checkClaimCheck(options, checked));
+  problems.throwIfAny("The options of createBus()");
+  const {
+    service,
+    worker = `${service}-${randomToken().slice(0, 8)}`,
+    ...others
+  } = checked as CheckedOptions;
+  const { host = environmentVariables.host.option.default, port, concurrency } = around ?? {};
+  return Object.freeze({
+    ...others,
+    service,
+    worker: checkWorkerName("worker", worker),
+    database,
+    privacy,
+    notices,
+    log,
+    host,
+    port,
+    concurrency,
+  }) as BusSettings;
+}
+
+function readBusOptions(options: BusOptions, around: EnvironmentOptions): CheckedOptions {
+  const { batchSize, pollInterval, optimistic, schema, workerId, lease, shutdownTimeout } = around;
+  const outbox = {
+    ...(batchSize === undefined ? {} : { batchSize }),
+    ...(pollInterval === undefined ? {} : { pollInterval }),
+    ...(optimistic === undefined ? {} : { optimistic }),
+    ...options.outbox,
+  };
+  const fallback = {
+    ...(schema === undefined ? {} : { schema }),
+    ...(workerId === undefined ? {} : { worker: workerId }),
+    ...(lease === undefined ? {} : { lease }),
+    ...(shutdownTimeout === undefined ? {} : { shutdownTimeout }),
+  };
+  return readOptions("createBus", busOptions, { ...options, outbox }, { prefix: "", fallback });
+}
+
+// The claim check is read again when the bus is wired. Reading it here reports its problems with all others. Its minimum
+// retention depends on other options. If one of them was refused, their smallest values stand in for it.
+function checkClaimCheck({ claimCheck, transport }: BusOptions, checked: CheckedOptions | undefined): void {
+  const smallest = { deadLetterRetentionMs: 0, inboxRetentionMs: 7 * DAY_MS, outbox: { retentionMs: 0 } };
+  const { deadLetterRetentionMs, inboxRetentionMs, outbox } = checked ?? smallest;
+  readClaimCheck({ claimCheck, deadLetterRetentionMs, inboxRetentionMs }, outbox, transport);
 }
 
 // For callers without the compiler: a missing method would otherwise fail later, with a confusing error.
-function checkPorts({ transport, observers }: BusOptions): void {
+function checkTransport(transport: unknown): Transport {
   const methods: readonly string[] = ["open", "publish", "subscribe", "close"];
-  const usable = transport === undefined || (hasAll(transport, methods) && isObject(transport.capabilities));
-  if (!usable) {
-    const remedy =
-      "Pass the result of postgres(), rabbitmq(), kafka() or nats(), or a transport of your own.";
-    refuse("OPTIONS_INVALID", `transport is not a transport. ${remedy}`, undefined);
+  if (hasAll(transport, methods) && isObject(transport) && isObject(transport["capabilities"])) {
+    return transport as unknown as Transport;
   }
-  if (observers === undefined) return;
-  if (Array.isArray(observers) && observers.every((observer) => hasAll(observer, ["emit"]))) return;
-  refuse("OPTIONS_INVALID", "observers must be an array of objects with an `emit` function.", undefined);
+  throw invalid(
+    "transport is not a transport. " +
+      "Pass the result of postgres(), rabbitmq(), kafka() or nats(), or a transport of your own.",
+  );
+}
+
+function checkObservers(observers: unknown): readonly Observer[] {
+  if (Array.isArray(observers) && observers.every((observer) => hasAll(observer, ["emit"]))) return observers;
+  throw invalid("observers must be an array of objects with an `emit` function.");
 }
 
 function hasAll(value: unknown, methods: readonly string[]): boolean {
@@ -233,15 +219,22 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null;
 }
 
-function noDatabase(): string {
-  return refuse(
-    "OPTIONS_INVALID",
+function throwNoDatabase(): never {
+  throw invalid(
     "No database is configured. Pass `database` (a pg.Pool or a postgres:// URL) or set DATABASE_URL.",
-    "",
   );
 }
 
-function checkWorkerName(worker: string): string {
+function checkSchema(_: string, schema: unknown): string {
+  quoteSchema(schema as string);
+  return schema as string;
+}
+
+function checkWorkerName(_: string, worker: unknown): string {
   if (isValidId(worker) && worker.length <= 200) return worker;
-  return refuse("OPTIONS_INVALID", "worker must be a string of 1 to 200 characters.", "");
+  throw invalid("worker must be a string of 1 to 200 characters.");
+}
+
+function invalid(message: string): SagaboxError {
+  return new SagaboxError("OPTIONS_INVALID", message);
 }

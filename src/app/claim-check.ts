@@ -40,9 +40,9 @@ const INLINE_BYTES = 1_048_576;
 export function readClaimCheck(
   {
     claimCheck,
-    deadLetterMs,
-    inboxMs: retention,
-  }: Pick<BusSettings, "claimCheck" | "deadLetterMs" | "inboxMs">,
+    deadLetterRetentionMs: deadLetterMs,
+    inboxRetentionMs: retention,
+  }: Pick<BusSettings, "claimCheck" | "deadLetterRetentionMs" | "inboxRetentionMs">,
   { retentionMs: archiveMs }: Pick<OutboxSettings, "retentionMs">,
   transport: Transport | undefined,
 ): ReturnType<typeof readClaimCheckSettings> {

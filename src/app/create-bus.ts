@@ -29,12 +29,16 @@ export function createBus(options: BusOptions): Bus {
   );
   const parts = wireParts(settings, options.transport ?? postgres(), observer, registry, { tracing, watch });
   const bus = new Bus(parts, registry, new Worker(parts, registry, metrics, notices));
-  return rememberShutdownMs(rememberSagaVault(bus, parts.sagas.engine.parts.vault), settings.shutdownMs);
+  return rememberShutdownMs(
+    rememberSagaVault(bus, parts.sagas.engine.parts.vault),
+    settings.shutdownTimeoutMs,
+  );
 }
 
 function logs({ log }: BusSettings): Observer[] {
   if (log === false) return [];
-  const { sagas, ...options } = log;
+  const { sagas, write, ...others } = log;
+  const options = { ...others, ...(write === undefined ? {} : { write }) };
   const stream = sagas === undefined ? [] : [sagaLog({ ...options, write: sagas })];
   return [logger(options), ...stream];
 }

@@ -17,7 +17,6 @@ import {
   Flusher,
   History,
   OptimisticSender,
-  outboxSettings,
   OutboxWriter,
   PollingRelay,
   ScheduleMover,
@@ -102,7 +101,7 @@ export function wireParts(
 ): Parts {
   const { schema, worker } = settings;
   const spans = new Spans(tracing, chosenTransport.name);
-  const outbox = outboxSettings(settings.outbox);
+  const { outbox } = settings;
   const database = pgDatabase(settings.database);
   // Used by work that holds a lease, and where a message or a caller waits. Upkeep has no such limit.
   const leased = limitStatements(database, leasedStatementMs(settings.leaseMs));
@@ -192,7 +191,7 @@ export function wireParts(
     schema,
     worker,
     leaseMs: settings.leaseMs,
-    stopDeadlineMs: drainMs(settings.shutdownMs),
+    stopDeadlineMs: drainMs(settings.shutdownTimeoutMs),
     settings: settings.sagas,
     compose: composeOne,
     newId,

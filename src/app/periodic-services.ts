@@ -186,11 +186,14 @@ export class Janitor extends PeriodicService {
   protected override async runRound(signal: AbortSignal): Promise<void> {
     const { database, deadLetters, inbox, settings, outbox, observer, flows } = this.#parts;
     const olderThanMs = inboxRetentionMs({
-      retention: settings.inboxMs,
-      deadLetters: settings.deadLetterMs,
+      retention: settings.inboxRetentionMs,
+      deadLetters: settings.deadLetterRetentionMs,
       archive: outbox.retentionMs,
     });
-    const letters = await forgetDeadLetters(deadLetters, { olderThanMs: settings.deadLetterMs, signal });
+    const letters = await forgetDeadLetters(deadLetters, {
+      olderThanMs: settings.deadLetterRetentionMs,
+      signal,
+    });
     if (letters.count > 0) observer.emit("history.cleaned", { table: "dead_letter", ...letters });
     await forgetInbox({ ...inbox, database }, { olderThanMs, signal });
     const replies = await forgetReplies(database, settings.schema, { olderThanMs: REPLIES_MS, signal });

@@ -117,7 +117,7 @@ export class Worker {
     this.#consumers = this.#makeConsumers(definitions);
     const supervisor = new Supervisor({
       services: this.#listServices(options, this.#createConservationWatch(admin)),
-      stopDeadlineMs: settings.shutdownMs,
+      stopDeadlineMs: settings.shutdownTimeoutMs,
       onStopTrouble: (_name, error) => {
         this.#isClean = false;
         this.#isLate ||= error === undefined || isSagaboxError(error, "SHUTDOWN_TIMEOUT");
@@ -212,7 +212,7 @@ export class Worker {
           ledger,
           worker: settings.worker,
           service: settings.service,
-          stopDeadlineMs: drainMs(settings.shutdownMs),
+          stopDeadlineMs: drainMs(settings.shutdownTimeoutMs),
         }),
     );
   }
@@ -285,7 +285,7 @@ export class Worker {
   #createConservationWatch(admin: AdminOperations): ConservationWatch {
     const { database, settings, outbox, observer } = this.#parts;
     const { schema, worker, conservation } = settings;
-    const retentions = { deadLetterMs: settings.deadLetterMs, archiveMs: outbox.retentionMs };
+    const retentions = { deadLetterMs: settings.deadLetterRetentionMs, archiveMs: outbox.retentionMs };
     return new admin.ConservationWatch({ database, schema, worker, observer, retentions, ...conservation });
   }
 
@@ -310,7 +310,7 @@ export class Worker {
       await stopQuietly(() => Promise.all([wakeUp.close(), admission.close()]));
       return this.#isLate ? TIMED_OUT : { clean: this.#isClean };
     };
-    const result = await withDeadline(work(), settings.shutdownMs, () => TIMED_OUT);
+    const result = await withDeadline(work(), settings.shutdownTimeoutMs, () => TIMED_OUT);
     await withDeadline(database.close(), 1_000, () => undefined);
     observer.emit("worker.stopped", {
       worker: settings.worker,

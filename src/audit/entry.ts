@@ -1,5 +1,5 @@
 import type { Json } from "../message/index.ts";
-import { type Duration, milliseconds, rejectUnknownKeys, text } from "../options/index.ts";
+import { option, readOptions, text, type OptionsFrom, type SettingsFrom } from "../options/index.ts";
 
 /** Actor of an action, and the reason given for it. */
 export interface By {
@@ -21,21 +21,22 @@ export interface AuditEntry extends By {
 /** `refused`: sagabox rejected the action. `failed`: the action ran into an error. */
 export type AuditOutcome = "done" | "refused" | "failed";
 
-/** Options of the audit log. */
-export interface AuditOptions {
+const DAY_MS = 86_400_000;
+
+export const auditOptions = {
   /**
    * How long a month is kept after its end. A month that contains entries of a stored saga instance is kept longer.
-   * Default 400 days.
+   * Default "400d".
    */
-  readonly retention?: Duration | number;
+  retention: option.duration({ default: "400d", min: DAY_MS, max: 36_500 * DAY_MS }),
   /** Interval between two seals. Default "1m". */
-  readonly sealEvery?: Duration | number;
-}
+  sealEvery: option.duration({ default: "1m", min: 100, max: 3_600_000 }),
+};
 
-export interface AuditSettings {
-  readonly retentionMs: number;
-  readonly sealEveryMs: number;
-}
+/** Options of the audit log. */
+export interface AuditOptions extends OptionsFrom<typeof auditOptions> {}
+
+export type AuditSettings = SettingsFrom<typeof auditOptions>;
 
 /** Actor and reason of a call from code, for the audit log. */
 export interface Acting {
@@ -44,16 +45,9 @@ export interface Acting {
   readonly reason?: string;
 }
 
-const DAY_MS = 86_400_000;
-
 /** Validates the options and adds defaults. Throws OPTIONS_INVALID. */
 export function readAuditSettings(options: AuditOptions = {}): AuditSettings {
-  rejectUnknownKeys("audit", options, ["retention", "sealEvery"]);
-  const { retention = 400 * DAY_MS, sealEvery = 60_000 } = options;
-  return Object.freeze({
-    retentionMs: milliseconds("audit.retention", retention, { min: DAY_MS, max: 36_500 * DAY_MS }),
-    sealEveryMs: milliseconds("audit.sealEvery", sealEvery, { min: 100, max: 3_600_000 }),
-  });
+  return readOptions("audit", auditOptions, options);
 }
 
 /** Validates actor and reason; `fallback` is the actor if none is given. Throws OPTIONS_INVALID. */

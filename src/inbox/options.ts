@@ -1,14 +1,15 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { Message } from "../message/index.ts";
 import {
-  callable,
-  flag,
-  milliseconds,
+  environmentVariables,
   oneOf,
+  option,
+  readOptions,
+  readValues,
   rejectUnknownKeys,
   text,
-  wholeNumber,
-  type Duration,
+  type OptionsFrom,
+  type SettingsFrom,
 } from "../options/index.ts";
 import {
   consumerRetryPolicy,
@@ -20,143 +21,115 @@ import {
 import { systemClock } from "../runtime/index.ts";
 import type { StartingPoint } from "../transport/index.ts";
 
-/** Options of a consumer. Handlers of one consumer must not give different values for them. */
-export interface ConsumerOptions {
+export const consumerOptions = {
   /** How many handlers or batches run at once. Statements that share a transaction count as one. Default 10. */
-  readonly concurrency?: number;
+  concurrency: environmentVariables.concurrency.option,
   /**
    * How many messages are held in memory, including running ones. Default: twice as many as can run at once, four times
    * for statements.
    */
-  readonly prefetch?: number;
+  prefetch: option.number({ min: 1, max: 100_000 }),
   /**
    * What happens to messages without a handler. Default: "ignore" for events and stream messages, because a topic may
    * carry other types; "dead-letter" for commands.
    */
-  readonly unknown?: "ignore" | "dead-letter";
+  unknown: option.choice(["ignore", "dead-letter"], {}),
   /**
    * Where a new consumer begins in a topic: "now", at the "beginning" of the stored messages, or at a `time`. Default
    * "now". The first consumer of a command always gets the commands that are waiting.
    */
-  readonly from?: StartingPoint;
+  from: option.value<StartingPoint>({
+    accepts: "StartingPoint",
+    check: (name, value) => checkStartingPoint(name, value as StartingPoint),
+  }),
   /**
    * Whether messages of one key are handled in order. If false, later messages overtake one that is retried, and retries
    * on a broker wait at the broker instead of in PostgreSQL. Default true.
    */
-  readonly ordered?: boolean;
+  ordered: option.boolean({ default: true }),
   /** Whether the payload is stored with the dedupe row. Default false. */
-  readonly storePayload?: boolean;
+  storePayload: option.boolean({ default: false }),
   /** Derives the id of a message that was published without one. If it returns undefined, the message is dead-lettered. */
-  readonly idOf?: (message: Message) => string | undefined;
+  idOf: option.callback<(message: Message) => string | undefined>(),
   /** A message is dead-lettered after this many processes died while they ran only that message. Default 3. */
-  readonly maxCrashes?: number;
-}
+  maxCrashes: option.number({ default: 3, min: 1, max: 100 }),
+};
 
-export interface HandlerOptions extends ConsumerOptions {
-  /** The name of the consumer. Duplicates are found by it: after a rename, all messages count as new. */
-  readonly consumer: string;
-  /** How long a handler, or one batch, may take. Default "30s". */
-  readonly deadline?: Duration | number;
-  readonly retry?: RetryOptions;
-  /** Decides whether a failure is retried. If it returns undefined, the built-in classification applies. */
-  readonly classify?: FailureClassifier;
-  /** Handles up to `size` messages in one transaction. A batch waits up to `wait` to fill up. */
-  readonly batch?: BatchOptions;
-}
+/** Options of a consumer. Handlers of one consumer must not give different values for them. */
+export interface ConsumerOptions extends OptionsFrom<typeof consumerOptions> {}
 
-export interface BatchOptions {
+export const batchOptions = {
   /** The most messages of a batch. Default 50. */
-  readonly size?: number;
+  size: option.number({ default: 50, min: 1, max: 1_000 }),
   /** How long a batch waits to fill up. Default 0: it takes the messages that are ready. */
-  readonly wait?: Duration | number;
-}
+  wait: option.duration({ default: 0, max: 60_000 }),
+};
 
-export interface BatchSettings {
-  readonly size: number;
-  readonly waitMs: number;
-}
+export interface BatchOptions extends OptionsFrom<typeof batchOptions> {}
+export type BatchSettings = SettingsFrom<typeof batchOptions>;
 
-export interface HandlerSettings {
-  readonly deadlineMs: number;
-  readonly retry: RetryPolicy;
-  readonly classify: FailureClassifier | undefined;
+export const handlerOptions = {
+  /** The name of the consumer. Duplicates are found by it: after a rename, all messages count as new. */
+  consumer: option.string({ required: true }),
+  /** How long a handler, or one batch, may take. Default "30s". */
+  deadline: option.duration({ default: "30s", min: 10, max: 3_600_000 }),
+  /** Retries after a failed attempt. Default: 6 attempts, 1 s × 2 up to 60 s, full jitter. */
+  retry: option.value<RetryOptions, RetryPolicy>({
+    accepts: "RetryOptions",
+    default: {},
+    check: (name, value) => retryPolicy(name, value as RetryOptions, consumerRetryPolicy),
+  }),
+  /** Decides whether a failure is retried. If it returns undefined, the built-in classification applies. */
+  classify: option.callback<FailureClassifier>(),
+  /** Handles up to `size` messages in one transaction. A batch waits up to `wait` to fill up. */
+  batch: option.value<BatchOptions, BatchSettings>({
+    accepts: "BatchOptions",
+    check: (name, value) => readOptions(name, batchOptions, value as BatchOptions),
+  }),
+};
+
+export interface HandlerOptions extends OptionsFrom<typeof handlerOptions>, ConsumerOptions {}
+
+export interface HandlerSettings extends Omit<SettingsFrom<typeof handlerOptions>, "consumer" | "batch"> {
   readonly batch: BatchSettings | null;
 }
 
-export interface ConsumerSettings {
-  readonly concurrency: number;
+export interface ConsumerSettings extends Omit<
+  SettingsFrom<typeof consumerOptions>,
+  "prefetch" | "unknown" | "from" | "idOf"
+> {
   readonly prefetch: number | null;
   readonly unknown: "ignore" | "dead-letter" | null;
   readonly from: StartingPoint | null;
-  readonly ordered: boolean;
-  readonly storePayload: boolean;
   readonly idOf: ((message: Message) => string | undefined) | null;
-  readonly maxCrashes: number;
 }
 
-const consumerKeys = [
-  "concurrency",
-  "prefetch",
-  "unknown",
-  "from",
-  "ordered",
-  "storePayload",
-  "idOf",
-  "maxCrashes",
-] as const;
-const handlerKeys = ["consumer", "deadline", "retry", "classify", "batch", "statement"];
+const consumerKeys = Object.keys(consumerOptions) as readonly (keyof ConsumerOptions)[];
 
 export function handlerSettings(options: HandlerOptions): HandlerSettings {
-  rejectUnknownKeys("on()", options, [...handlerKeys, ...consumerKeys]);
+  rejectUnknownKeys("on()", options, [...Object.keys(handlerOptions), "statement", ...consumerKeys]);
   const where = `consumer "${text("on().consumer", options.consumer)}"`;
-  const deadline = milliseconds(`${where}.deadline`, options.deadline ?? "30s", { min: 10, max: 3_600_000 });
-  return Object.freeze({
-    deadlineMs: deadline,
-    retry: retryPolicy(
-      `${where}.retry`,
-      options.retry === undefined ? {} : options.retry,
-      consumerRetryPolicy,
-    ),
-    classify: options.classify === undefined ? undefined : callable(`${where}.classify`, options.classify),
-    batch: options.batch === undefined ? null : batchSettings(where, options.batch),
-  });
-}
-
-function batchSettings(where: string, options: BatchOptions): BatchSettings {
-  rejectUnknownKeys(`${where}.batch`, options, ["size", "wait"]);
-  return Object.freeze({
-    size: wholeNumber(`${where}.batch.size`, options.size ?? 50, { min: 1, max: 1_000 }),
-    waitMs: milliseconds(`${where}.batch.wait`, options.wait ?? 0, { max: 60_000 }),
-  });
-}
-
-function isEqual(a: unknown, b: unknown): boolean {
-  return a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
+  const { deadlineMs, retry, classify, batch = null } = readValues(where, handlerOptions, options);
+  return Object.freeze({ deadlineMs, retry, classify, batch });
 }
 
 export function consumerSettings(consumer: string, options: ConsumerOptions): ConsumerSettings {
-  const where = `consumer "${consumer}"`;
-  const { prefetch, unknown } = options;
-  return Object.freeze({
-    concurrency: wholeNumber(`${where}.concurrency`, options.concurrency ?? 10, { min: 1, max: 1_000 }),
-    prefetch:
-      prefetch === undefined ? null : wholeNumber(`${where}.prefetch`, prefetch, { min: 1, max: 100_000 }),
-    unknown: unknown === undefined ? null : oneOf(`${where}.unknown`, unknown, ["ignore", "dead-letter"]),
-    from: options.from === undefined ? null : startingPoint(`${where}.from`, options.from),
-    ordered: flag(`${where}.ordered`, options.ordered ?? true),
-    storePayload: flag(`${where}.storePayload`, options.storePayload ?? false),
-    idOf: options.idOf === undefined ? null : callable(`${where}.idOf`, options.idOf),
-    maxCrashes: wholeNumber(`${where}.maxCrashes`, options.maxCrashes ?? 3, { min: 1, max: 100 }),
-  });
+  const settings = readValues(`consumer "${consumer}"`, consumerOptions, options);
+  const { prefetch = null, unknown = null, from = null, idOf = null, ...others } = settings;
+  return Object.freeze({ ...others, prefetch, unknown, from, idOf });
 }
 
-function startingPoint(where: string, from: StartingPoint): StartingPoint {
+function checkStartingPoint(where: string, from: StartingPoint): StartingPoint {
   if (typeof from !== "object" || from === null) return oneOf(where, from, ["now", "beginning"]);
   rejectUnknownKeys(where, from, ["time"]);
   const timeMs = from.time instanceof Date ? from.time.getTime() : Number.NaN;
   // No broker can skip the messages until a time in the future.
   if (timeMs <= systemClock.wallMs()) return Object.freeze({ time: new Date(timeMs) });
   throw new SagaboxError("OPTIONS_INVALID", `${where}.time must be a Date that is not in the future.`);
+}
+
+function isEqual(a: unknown, b: unknown): boolean {
+  return a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
 }
 
 /** Merges the consumer options of another handler. Throws OPTIONS_INVALID if it contradicts an earlier one. */

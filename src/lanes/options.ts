@@ -1,18 +1,18 @@
-import { milliseconds, rejectUnknownKeys, type Duration } from "../options/index.ts";
+import { environmentVariables, readOptions, type OptionsFrom, type SettingsFrom } from "../options/index.ts";
 
-export interface LaneOptions {
-  /** How long a worker keeps its lanes after its last renewal. Default "30s", minimum "1s". */
-  readonly lease?: Duration | number;
-}
+const laneOptions = {
+  /** How long a worker keeps its lanes after its last renewal, from "1s" to "1h". Default "30s". */
+  lease: environmentVariables.lease.option,
+};
 
-export interface LaneSettings {
-  readonly leaseMs: number;
+export interface LaneOptions extends OptionsFrom<typeof laneOptions> {}
+
+export interface LaneSettings extends SettingsFrom<typeof laneOptions> {
   /** How often a worker renews its lease and rebalances lanes, in milliseconds. */
   readonly tickMs: number;
 }
 
 export function laneSettings(options: LaneOptions = {}): LaneSettings {
-  rejectUnknownKeys("lanes", options, ["lease"]);
-  const leaseMs = milliseconds("lanes.lease", options.lease ?? "30s", { min: 1_000, max: 3_600_000 });
+  const { leaseMs } = readOptions("lanes", laneOptions, options);
   return Object.freeze({ leaseMs, tickMs: Math.min(500, leaseMs / 8) });
 }

@@ -5,16 +5,16 @@ import {
   type BrokerName,
   type messageFormats,
 } from "./broker-variables.ts";
-import { throwProblems } from "./checks.ts";
 import {
   findVariable,
   readSecretFromFile,
   environmentInvalid,
+  gatherEnvironment,
+  unreadableFile,
   type Environment,
   type ReadSecret,
 } from "./environment.ts";
-import type { EnvironmentVariable } from "./environment-variables.ts";
-import { unreadableFile } from "./unreadable-file.ts";
+import { readVariable, type EnvironmentVariable } from "./environment-variables.ts";
 
 export interface BrokerEnvironment {
   readonly address?: string;
@@ -45,7 +45,7 @@ export function gatherBrokerEnvironment(
   const variables = brokerVariables[broker];
   const get = <T>(variable: EnvironmentVariable<T>): T | undefined => {
     const found = findVariable(env, variable, readSecret);
-    return found === undefined ? undefined : throwProblems(() => variable.read(found.name, found.value));
+    return found === undefined ? undefined : readVariable(variable, found.name, found.value);
   };
   const problems: string[] = [];
   const part = <T>(read: () => T): T | undefined => {
@@ -89,4 +89,15 @@ function readFileContents(name: string, path: string, readSecret: ReadSecret): s
   } catch (cause) {
     throw unreadableFile(name, path, cause);
   }
+}
+
+const brokers: readonly BrokerName[] = ["rabbitmq", "kafka", "nats"];
+
+/** Checks all environment variables, those of brokers included, and throws one error that lists every problem. */
+export function checkEnvironment(env: Environment, readSecret: ReadSecret = readSecretFromFile): void {
+  const problems = [
+    ...gatherEnvironment(env, readSecret).problems,
+    ...brokers.flatMap((broker) => gatherBrokerEnvironment(broker, env, readSecret).problems),
+  ];
+  if (problems.length > 0) throw environmentInvalid([...new Set(problems)]);
 }

@@ -1,5 +1,5 @@
 import type { EnvironmentVariable } from "./environment-variables.ts";
-import { oneOf, text } from "./parse-options.ts";
+import { option } from "./option.ts";
 
 export type BrokerName = "rabbitmq" | "kafka" | "nats";
 
@@ -28,45 +28,44 @@ function buildVariables(broker: BrokerName) {
   const title = titles[broker];
   const own = (name: string): [string] => [`SAGABOX_${broker.toUpperCase()}_${name}`];
   const { names, meaning, pattern } = addresses[broker];
-  const asText = (name: string, value: string): string => text(name, value, { max: 4_096 });
+  const anyText = option.string({ max: 4_096 });
   return {
     address: {
       names,
       meaning: `${meaning} For the transport \`${broker}()\`.`,
-      default: "none",
       secret: true,
-      read: (name: string, value: string) => text(name, value, { max: 4_096, pattern }),
+      option: option.string({ max: 4_096, pattern }),
     },
     username: {
       names: own("USERNAME"),
       meaning: `User name at ${title}.`,
-      default: "none",
       secret: false,
-      read: asText,
+      option: anyText,
     },
     password: {
       names: own("PASSWORD"),
       meaning: `Password at ${title}. A file is read again for each connection, so that the password can be rotated.`,
-      default: "none",
       secret: true,
-      read: asText,
+      option: anyText,
     },
     ca: {
       names: own("CA"),
       meaning: `Path of a PEM file with the certificate authorities trusted for ${title}.${broker === "rabbitmq" ? " The address must begin with amqps." : " Enables TLS."}`,
-      default: "the authorities of Node",
+      otherwise: "the authorities of Node",
       secret: false,
-      read: asText,
+      option: anyText,
     },
     mechanism: {
       names: own("SASL_MECHANISM"),
       meaning: "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
-      default: "SCRAM-SHA-512",
       secret: false,
-      read: (name: string, value: string) => oneOf(name, value, ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]),
+      option: option.choice(saslMechanisms, { default: "SCRAM-SHA-512" }),
     },
   } satisfies Record<string, EnvironmentVariable>;
 }
+
+/** The SASL mechanisms of Kafka. */
+export const saslMechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] as const;
 
 /** The formats in which a broker transport can write messages. */
 export const messageFormats = ["sagabox", "cloudevents-structured", "cloudevents-binary"] as const;
@@ -76,9 +75,8 @@ export const messageFormatVariable = {
   names: ["SAGABOX_MESSAGE_FORMAT"],
   meaning:
     "How messages are written to RabbitMQ, Kafka and NATS: sagabox, cloudevents-structured or cloudevents-binary. All three are always read.",
-  default: "sagabox",
   secret: false,
-  read: (name: string, value: string) => oneOf(name, value, messageFormats),
+  option: option.choice(messageFormats, { default: "sagabox" }),
 } as const satisfies EnvironmentVariable;
 
 export type BrokerVariables = ReturnType<typeof buildVariables>;

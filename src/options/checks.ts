@@ -1,98 +1,128 @@
-import { isSagaboxError, SagaboxError, type ErrorCode } from "../errors/index.ts";
+import { findNearest, parseDuration, SagaboxError, type Duration } from "../errors/index.ts";
+import { Problems } from "./problems.ts";
 
-/** The rules of one option, with the value that was checked: its default if the option is missing. */
-export interface OptionCheck {
-  readonly name: string;
-  readonly kind: "number" | "duration" | "text" | "choice" | "flag";
-  readonly value: unknown;
+export type { Duration };
+
+export interface Bounds {
+  readonly min?: number;
+  readonly max?: number;
+}
+
+/** Throws for unknown keys, so that a misspelt option is not silently ignored. */
+export function rejectUnknownKeys(where: string, options: object, known: readonly string[]): void {
+  if (typeof options !== "object" || options === null || Array.isArray(options)) {
+    throw invalid(`${where} must be an object.`);
+  }
+  const problems = new Problems();
+  for (const key of Object.keys(options)) {
+    if (!known.includes(key)) problems.collect(() => throwUnknownKey(where, key, known));
+  }
+  problems.throwIfAny(`The options of ${where}`);
+}
+
+function throwUnknownKey(where: string, key: string, known: readonly string[]): never {
+  const suggestion = findNearest(key, known);
+  const hint = suggestion === undefined ? `Known are: ${known.join(", ")}.` : `Did you mean "${suggestion}"?`;
+  throw new SagaboxError("OPTIONS_UNKNOWN_KEY", `${where} has no option "${key}". ${hint}`);
+}
+
+export function wholeNumber(
+  name: string,
+  value: unknown,
+  { min = 0, max = 2_147_483_647 }: Bounds = {},
+): number {
+  if (typeof value === "number" && Number.isInteger(value) && value >= min && value <= max) return value;
+  throw invalid(`${name} must be a whole number from ${min} to ${max}, but is ${describe(value)}.`);
+}
+
+export function oneOf<const T extends string>(name: string, value: unknown, allowed: readonly T[]): T {
+  const found = allowed.find((candidate) => candidate === value);
+  if (found !== undefined) return found;
+  const suggestion = typeof value === "string" ? findNearest(value, allowed) : undefined;
+  const hint = suggestion === undefined ? "" : ` Did you mean "${suggestion}"?`;
+  const list = allowed.map((candidate) => `"${candidate}"`).join(", ");
+  throw invalid(`${name} must be one of ${list}.${hint}`);
+}
+
+export function flag(name: string, value: unknown): boolean {
+  if (typeof value === "boolean") return value;
+  throw invalid(`${name} must be true or false, but is ${describe(value)}.`);
+}
+
+export function callable<F>(name: string, value: F): F {
+  if (typeof value === "function") return value;
+  throw invalid(`${name} must be a function, but is ${describe(value)}.`);
+}
+
+interface TextRules {
   readonly min?: number;
   readonly max?: number;
   readonly pattern?: RegExp;
-  readonly choices?: readonly string[];
+  /** An example that matches the pattern, for the error message. */
+  readonly like?: string;
 }
 
-interface Problem {
-  readonly code: ErrorCode;
-  readonly message: string;
-}
-
-// Options are read synchronously, so a module variable can hold the collector of the current read.
-let listener: ((check: OptionCheck) => void) | undefined;
-let collected: Problem[] | undefined;
-
-export function reportCheck(check: OptionCheck): void {
-  listener?.(check);
-}
-
-/** Lists the checks made while options are read. The configuration reference is generated from them. */
-export function listChecks(read: () => unknown): readonly OptionCheck[] {
-  const checks: OptionCheck[] = [];
-  const before = listener;
-  listener = (check) => void checks.push(check);
-  try {
-    read();
-  } finally {
-    listener = before;
+export function text(
+  name: string,
+  value: unknown,
+  { min = 1, max = 255, pattern, like }: TextRules = {},
+): string {
+  if (typeof value !== "string") {
+    throw invalid(`${name} must be a string, but is ${describe(value)}.`);
   }
-  return checks;
-}
-
-/** Throws the problem. Inside `allProblems` it records the problem and returns a placeholder that is never used. */
-export function refuse<T>(code: ErrorCode, message: string, instead: T): T {
-  if (collected === undefined) throw new SagaboxError(code, message);
-  collected.push({ code, message });
-  return instead;
-}
-
-/** Throws problems even inside `allProblems`, for callers that handle them themselves. */
-export function throwProblems<T>(read: () => T): T {
-  const before = collected;
-  collected = undefined;
-  try {
-    return read();
-  } finally {
-    collected = before;
+  if (value.length < min || value.length > max) {
+    const bounds = `${name} must have ${min} to ${max} characters, but has ${value.length}.`;
+    throw invalid(bounds);
   }
+  if (pattern === undefined || pattern.test(value)) return value;
+  throw invalid(
+    like === undefined ? `${name} must match ${String(pattern)}.` : `${name} must look like ${like}.`,
+  );
 }
 
-/** Reads a part that may throw. Inside `allProblems` its error is recorded and the remaining parts are still read. */
-export function inPart<T>(read: () => T, instead: T): T {
-  if (collected === undefined) return read();
-  try {
-    return read();
-  } catch (error) {
-    collectProblem(error, collected);
-    return instead;
+// Strings are described by their type only, because a misplaced option may be a password.
+function describe(value: unknown): string {
+  if (typeof value === "number" || typeof value === "boolean" || value === undefined || value === null) {
+    return String(value);
   }
+  if (typeof value === "string") return "a string";
+  if (Array.isArray(value)) return "an array";
+  return typeof value === "object" ? "an object" : `a ${typeof value}`;
 }
 
-/** Reads options completely and throws one error that lists every problem. */
-export function allProblems<T>(what: string, read: () => T): T {
-  if (collected !== undefined) return read();
-  const problems: Problem[] = (collected = []);
-  let result: T | undefined;
-  try {
-    result = read();
-  } catch (error) {
-    collectProblem(error, problems);
-  } finally {
-    collected = undefined;
-  }
-  const [first, ...others] = problems;
-  if (first === undefined) return result as T;
-  if (others.length === 0) throw new SagaboxError(first.code, first.message);
-  const list = problems.map(({ message }) => message.replaceAll("\n", "\n  "));
-  throw new SagaboxError("OPTIONS_INVALID", `${what} cannot be used:\n- ${list.join("\n- ")}`);
+// Longer delays overflow the timers of Node, which then fire immediately.
+const MAX_TIMER_MS = 2_147_483_647;
+
+const UNITS = [
+  ["d", 86_400_000],
+  ["h", 3_600_000],
+  ["m", 60_000],
+  ["s", 1_000],
+] as const;
+
+/** Formats a duration in its largest whole unit: 7d, not 604800000 ms. */
+function formatDuration(ms: number): string {
+  const [unit, size] = UNITS.find(([, one]) => ms >= one && ms % one === 0) ?? [" ms", 1];
+  return `${ms / size}${unit}`;
 }
 
-// An error that follows from a value already refused is not reported again.
-function collectProblem(error: unknown, problems: Problem[]): void {
-  if (!isSagaboxError(error)) {
-    if (problems.length === 0) throw error;
-    return;
+/** Checks a duration such as "30s" or a number of milliseconds and returns milliseconds. Default maximum: 24 days. */
+export function milliseconds(
+  name: string,
+  value: unknown,
+  bounds: { min?: number; max?: number } = {},
+): number {
+  const { min = 0, max = MAX_TIMER_MS } = bounds;
+  const ms = parseDuration(value);
+  if (ms === undefined) {
+    throw invalid(`${name} must be a duration such as "30s" or "5m", or a number of milliseconds.`);
   }
-  const [subject = ""] = error.message.split(" ", 1);
-  const isOption = /^[a-z]/.test(subject);
-  if (isOption && problems.some(({ message }) => message.startsWith(`${subject} `))) return;
-  problems.push({ code: error.code, message: error.message });
+  if (ms >= min && ms <= max) return ms;
+  throw invalid(
+    `${name} must be from ${formatDuration(min)} to ${formatDuration(max)}, but is ${formatDuration(ms)}.`,
+  );
+}
+
+function invalid(message: string): SagaboxError {
+  return new SagaboxError("OPTIONS_INVALID", message);
 }

@@ -1,22 +1,25 @@
 import { createHmac } from "node:crypto";
 import { findNearest } from "../errors/index.ts";
 import { allBrokerVariables } from "./broker-variables.ts";
-import { milliseconds } from "./duration.ts";
-import { flag, oneOf, text, wholeNumber } from "./parse-options.ts";
+import { text } from "./checks.ts";
+import { option, type Option } from "./option.ts";
 
-/** One setting: its variable names, the first of which takes precedence, and how its value is parsed. */
+/** A setting that comes from the environment. The first of its names takes precedence. */
 export interface EnvironmentVariable<T = unknown> {
   readonly names: readonly [string, ...string[]];
   readonly meaning: string;
-  /** The default, as text for the documentation. */
-  readonly default: string;
+  /** The option that the variable sets, with its default and bounds. */
+  readonly option: Option<unknown, T>;
+  /** Converts the text of the variable `name` to a value that the option accepts. Default: the text itself. */
+  readonly parse?: (value: string, name: string) => unknown;
+  /** The default in words, if the option has none. Default "none". */
+  readonly otherwise?: string;
   /** A secret can also be passed as the path of a file, in the variable with the suffix `_FILE`. */
   readonly secret: boolean;
   /** What to consider before changing it. */
   readonly advice?: string;
-  /** A value for `.env.example`. Default: `default`, if it is a single word. */
+  /** A value for `.env.example`. Default: the default, if it is a single word. */
   readonly example?: string;
-  read(name: string, value: string): T;
   /** Returns true for values under a general name that are meant for sagabox, so that their problems are reported. */
   isOurs?(value: string): boolean;
 }
@@ -30,131 +33,130 @@ export const environmentVariables = {
     ...secret,
     names: ["SAGABOX_DATABASE_URL", "DATABASE_URL"],
     meaning: "Connection address of PostgreSQL.",
-    default: "none",
     advice:
       "Use a file in production. Start with cores × 2 + spindles connections for the whole server; see the production checklist.",
     example: "postgres://app:change-me@localhost:5432/shop",
-    read: (name: string, value: string) =>
-      text(name, value, {
-        max: 4_096,
-        pattern: /^postgres(ql)?:\/\//,
-        like: "postgres://user@host:5432/database",
-      }),
+    option: option.string({
+      max: 4_096,
+      pattern: /^postgres(ql)?:\/\//,
+      like: "postgres://user@host:5432/database",
+    }),
   },
   schema: {
     ...plain,
     names: ["SAGABOX_SCHEMA"],
     meaning: "Database schema that holds the tables.",
-    default: "sagabox",
     advice: "One schema for all services of one database; several only to keep environments apart.",
-    read: (name: string, value: string) => text(name, value, { pattern: /^[a-z_][a-z0-9_]{0,62}$/ }),
+    option: option.string({ default: "sagabox", pattern: /^[a-z_][a-z0-9_]{0,62}$/ }),
   },
   keyRing: {
     ...secret,
     names: ["SAGABOX_KEY_RING", "ENCRYPTION_KEY"],
     meaning:
       "Keys for personal data, as lines of `name base64`. The first key wraps new data keys; the key named `index` is for blind indexes. `ENCRYPTION_KEY` is a single key of 32 bytes in base64.",
-    default: "none: personal data cannot be encrypted",
+    otherwise: "none: personal data cannot be encrypted",
     advice: "Use a file: it is read again when it changes, so keys can be rotated.",
-    read: (name: string, value: string) =>
-      name.startsWith("SAGABOX_") ? text(name, value, { max: 65_536 }) : ringOfOne(name, value),
+    option: option.string({ max: 65_536 }),
+    parse: (value: string, name: string) =>
+      name.startsWith("SAGABOX_") ? value : createRingOfOne(name, value),
   },
   workerId: {
     ...plain,
     names: ["SAGABOX_WORKER_ID", "WORKER_ID"],
     meaning: "Name of this worker in leases, logs and metrics.",
-    default: "the service name and a random suffix",
+    otherwise: "the service name and a random suffix",
     advice: "Set it to the name of the pod: it must be unique among the workers of a service.",
-    read: (name: string, value: string) => text(name, value, { pattern: /^[A-Za-z0-9][A-Za-z0-9._:-]*$/ }),
+    option: option.string({ pattern: /^[A-Za-z0-9][A-Za-z0-9._:-]*$/ }),
   },
   batchSize: {
     ...plain,
     names: ["SAGABOX_BATCH_SIZE", "BATCH_SIZE"],
     meaning: "How many messages the relay reads in one batch.",
-    default: "500",
     advice: "Larger batches raise throughput until the broker is the limit; `sagabox tune` measures it.",
-    read: (name: string, value: string) => wholeNumber(name, parseDecimal(value), { min: 1, max: 5_000 }),
+    option: option.number({ default: 500, min: 1, max: 5_000 }),
+    parse: parseDecimal,
   },
   pollInterval: {
     ...plain,
     names: ["SAGABOX_POLL_INTERVAL", "POLL_INTERVAL_SECONDS"],
     meaning: "Longest pause between two polls of an idle outbox.",
-    default: "1s",
     advice:
       "Polling is the fallback for missed notifications. Raise it only to save load on an idle database.",
-    read: (name: string, value: string) =>
-      milliseconds(name, asDuration(name, value), { min: 10, max: 60_000 }),
+    option: option.duration({ default: "1s", min: 10, max: 60_000 }),
+    parse: (value: string, name: string) => (name.endsWith("_SECONDS") ? `${value}s` : value),
     isOurs: (value: string) => /^\d+(\.\d+)?$/.test(value),
   },
   lease: {
     ...plain,
     names: ["SAGABOX_LEASE"],
     meaning: "How long a worker keeps its lanes after its last renewal.",
-    default: "30s",
     advice:
       "Longer than the longest pause of a worker; a dead worker is replaced after this time, on its own machine within seconds.",
-    read: (name: string, value: string) => milliseconds(name, value, { min: 1_000, max: 3_600_000 }),
+    option: option.duration({ default: "30s", min: 1_000, max: 3_600_000 }),
   },
   concurrency: {
     ...plain,
     names: ["SAGABOX_CONCURRENCY"],
     meaning: "How many messages each consumer handles concurrently in this worker.",
-    default: "10",
     advice:
       "Each handler needs a connection: keep it below the size of the pool. `sagabox tune` measures a good value; handlers that wait for other services need more.",
-    read: (name: string, value: string) => wholeNumber(name, parseDecimal(value), { min: 1, max: 1_000 }),
+    option: option.number({ default: 10, min: 1, max: 1_000 }),
+    parse: parseDecimal,
   },
   optimistic: {
     ...plain,
     names: ["SAGABOX_OPTIMISTIC"],
     meaning: "Whether messages are sent right after commit, before the relay reads them.",
-    default: "true",
     advice: "Turn it off where the processes that publish cannot reach the broker.",
-    read: (name: string, value: string) => flag(name, parseBoolean(value)),
+    option: option.boolean({ default: true }),
+    parse: parseBoolean,
   },
   shutdownTimeout: {
     ...plain,
     names: ["SAGABOX_SHUTDOWN_TIMEOUT"],
     meaning: "How long a stopping worker may finish work in flight.",
-    default: "30s",
     advice: "Shorter than the time the platform waits before it kills the process.",
-    read: (name: string, value: string) => milliseconds(name, value, { min: 0, max: 3_600_000 }),
+    option: option.duration({ default: "30s" }),
   },
   logLevel: {
     ...plain,
     names: ["SAGABOX_LOG_LEVEL", "LOG_LEVEL"],
     meaning: "Least severe level that is logged: debug, info, warn, error or silent.",
-    default: "info",
     advice: "`debug` logs every message; use it only briefly in production.",
-    read: (name: string, value: string) =>
-      oneOf(name, parseLevel(value), ["debug", "info", "warn", "error", "silent"]),
+    option: option.choice(["debug", "info", "warn", "error", "silent"], { default: "info" }),
+    parse: parseLevel,
   },
   logFormat: {
     ...plain,
     names: ["SAGABOX_LOG_FORMAT"],
     meaning: "Format of log lines: json, pretty, or auto (pretty on a terminal, else json).",
-    default: "auto",
     advice: "Colours are used on terminals only, and never if `NO_COLOR` is set.",
-    read: (name: string, value: string) => oneOf(name, value.toLowerCase(), ["auto", "json", "pretty"]),
+    option: option.choice(["auto", "json", "pretty"], { default: "auto" }),
+    parse: (value: string) => value.toLowerCase(),
   },
   host: {
     ...plain,
     names: ["SAGABOX_HOST"],
     meaning: "Address on which health and metrics listen.",
-    default: "127.0.0.1",
     advice: "`0.0.0.0` in a container, so that probes reach it.",
-    read: (name: string, value: string) => text(name, value, { pattern: /^[A-Za-z0-9.:_-]+$/ }),
+    option: option.string({ default: "127.0.0.1", pattern: /^[A-Za-z0-9.:_-]+$/ }),
   },
   port: {
     ...plain,
     names: ["SAGABOX_PORT"],
     meaning: "Port on which health and metrics listen.",
-    default: "8000 for `sagabox worker` and `dev`; none for `bus.run()`",
+    otherwise: "8000 for `sagabox worker` and `dev`; none for `bus.run()`",
     advice: "Keep it off the public network: it has no password. A port passed in code takes precedence.",
     example: "8000",
-    read: (name: string, value: string) => wholeNumber(name, parseDecimal(value), { min: 0, max: 65_535 }),
+    option: option.number({ max: 65_535 }),
+    parse: parseDecimal,
   },
 } as const satisfies Record<string, EnvironmentVariable>;
+
+/** Checks the text of a variable. Throws OPTIONS_INVALID with the name of the variable. */
+export function readVariable<T>({ option, parse }: EnvironmentVariable<T>, name: string, value: string): T {
+  return option.check(name, parse === undefined ? value : parse(value, name));
+}
 
 /** Lists SAGABOX_* variables that do not exist, each with the name that was probably meant. */
 export function unknownVariables(
@@ -186,7 +188,7 @@ function allVariables(): readonly EnvironmentVariable[] {
 }
 
 // The key of blind indexes is derived from the single key, so that it is equal after every start.
-function ringOfOne(name: string, value: string): string {
+function createRingOfOne(name: string, value: string): string {
   const key = text(name, value, { pattern: /^[A-Za-z0-9+/_-]{43}=?$/ });
   const index = createHmac("sha256", Buffer.from(key, "base64")).update("sagabox index").digest("base64");
   return `encryption-key ${key}\nindex ${index}`;
@@ -194,10 +196,6 @@ function ringOfOne(name: string, value: string): string {
 
 function parseDecimal(value: string): number {
   return /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
-}
-
-function asDuration(name: string, value: string): string {
-  return name.endsWith("_SECONDS") ? `${value}s` : value;
 }
 
 function parseBoolean(value: string): boolean | string {

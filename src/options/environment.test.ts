@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import { environmentVariables, readEnvironment, unknownVariables } from "./index.ts";
+import { checkEnvironment, environmentVariables, readEnvironment, unknownVariables } from "./index.ts";
 
-test("G11: an empty environment gives no options", () => {
+test("G11: an empty environment sets no options", () => {
   expect(readEnvironment({})).toEqual({});
   expect(readEnvironment({ SAGABOX_SCHEMA: "" })).toEqual({});
 });
 
-test("G11: the general names of the documents are understood", () => {
+test("G11: the general names of the requirements are read", () => {
   expect(
     readEnvironment({
       DATABASE_URL: "postgresql://app@db/shop",
@@ -24,7 +24,7 @@ test("G11: the general names of the documents are understood", () => {
   });
 });
 
-test("G11: our own names win over the general ones", () => {
+test("G11: SAGABOX_ names take precedence over general names", () => {
   const options = readEnvironment({
     BATCH_SIZE: "50",
     SAGABOX_BATCH_SIZE: "200",
@@ -54,11 +54,11 @@ test("G11: all problems are reported at once, without the values", () => {
   expect(read).not.toThrowError(/hunter2/);
 });
 
-test("a general name that means something else to the host application is passed over", () => {
+test("a general name that means something else to the host application is ignored", () => {
   expect(readEnvironment({ LOG_LEVEL: "trace", BATCH_SIZE: "0", WORKER_ID: "pod 1" })).toEqual({});
 });
 
-test("G11: a poll interval that is out of bounds is told by the name of its variable", () => {
+test("G11: a poll interval that is out of bounds is reported with the name of its variable", () => {
   expect(() => readEnvironment({ POLL_INTERVAL_SECONDS: "120" })).toThrowError(
     "POLL_INTERVAL_SECONDS must be from 10 ms to 1m, but is 2m.",
   );
@@ -75,7 +75,7 @@ test("G11: a secret can be read from a file", () => {
   });
 });
 
-test("a secret given both ways, or in a file that cannot be read, is a problem", () => {
+test("a secret that is set twice, or in a file that cannot be read, is a problem", () => {
   const url = "postgres://db/shop";
   expect(() => readEnvironment({ DATABASE_URL: url, DATABASE_URL_FILE: "/x" })).toThrowError(/are both set/);
   expect(() => readEnvironment({ DATABASE_URL_FILE: "/does/not/exist" })).toThrowError(
@@ -84,22 +84,51 @@ test("a secret given both ways, or in a file that cannot be read, is a problem",
   expect(() => readEnvironment({ DATABASE_URL_FILE: "/tmp" })).toThrowError("/tmp (it is a folder)");
 });
 
-test("a secret that stands where its path belongs is not repeated", () => {
+test("a secret in place of its path is not repeated", () => {
   const confused = () => readEnvironment({ DATABASE_URL_FILE: "postgres://app:canary@db/shop" });
   expect(confused).toThrowError("there is no such file, and its value does not look like a path");
   expect(confused).not.toThrowError(/canary/);
 });
 
-test("G11: a variable nobody reads is found, with the name that was meant", () => {
+test("G11: an unknown variable is reported with the name that was probably meant", () => {
   expect(unknownVariables({ SAGABOX_BATCHSIZE: "1", SAGABOX_PORT: "1", HOME: "/" })).toEqual([
     { name: "SAGABOX_BATCHSIZE", suggestion: "SAGABOX_BATCH_SIZE" },
   ]);
 });
 
-test("each variable has a name of ours, a meaning and a default", () => {
+test("each variable has a SAGABOX_ name and a meaning", () => {
   for (const variable of Object.values(environmentVariables)) {
     expect(variable.names[0]).toMatch(/^SAGABOX_[A-Z_]+$/);
     expect(variable.meaning).toMatch(/^[A-Z].*\.$/);
-    expect(variable.default).not.toBe("");
   }
+});
+
+test("G11: at the start of a process broker variables are checked with all others", () => {
+  const check = () =>
+    checkEnvironment({
+      SAGABOX_PORT: "many",
+      SAGABOX_KAFKA_BROKERS: "no port",
+      SAGABOX_NATS_USERNAME: "shop",
+      SAGABOX_RABBITMQ_PASSWORD_FILE: "/not/there",
+      SAGABOX_MESSAGE_FORMAT: "avro",
+    });
+  const names = ["PORT", "MESSAGE_FORMAT", "RABBITMQ_PASSWORD_FILE", "KAFKA_BROKERS", "NATS_PASSWORD"];
+  for (const name of names) expect(check).toThrowError(`SAGABOX_${name}`);
+  expect(check).toThrowError(/^[^\n]*(\n- [^\n]*){5}$/); // the variable that all brokers share is reported once
+});
+
+test("G11: an empty secret file is an error", () => {
+  expect(() => readEnvironment({ DATABASE_URL_FILE: "url" }, () => "\n")).toThrowError(
+    "DATABASE_URL_FILE names a file that is empty.",
+  );
+});
+
+test("G11: ENCRYPTION_KEY is a key ring of one key, and SAGABOX_KEY_RING takes precedence", () => {
+  const key = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+  const { keyRing = "" } = readEnvironment({ ENCRYPTION_KEY: key });
+  // The guide to personal data computes the same with openssl.
+  expect(keyRing).toBe(`encryption-key ${key}\nindex szTOt7VlaXoO4gh91Zg7EVOecyIGoFl97bTSfU4mjlQ=`);
+  expect(readEnvironment({ ENCRYPTION_KEY_FILE: "key" }, () => `${key}\n`).keyRing).toBe(keyRing);
+  expect(readEnvironment({ ENCRYPTION_KEY: key, SAGABOX_KEY_RING: "k1 x" }).keyRing).toBe("k1 x");
+  expect(readEnvironment({ ENCRYPTION_KEY: "something of the application" })).toEqual({});
 });

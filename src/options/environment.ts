@@ -1,8 +1,6 @@
 import { readFileSync } from "node:fs";
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
-import { throwProblems } from "./checks.ts";
-import { environmentVariables, type EnvironmentVariable } from "./environment-variables.ts";
-import { unreadableFile } from "./unreadable-file.ts";
+import { environmentVariables, readVariable, type EnvironmentVariable } from "./environment-variables.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -10,7 +8,7 @@ type Variables = typeof environmentVariables;
 
 /** The settings found in the environment; others are absent. Durations are milliseconds. */
 export type EnvironmentOptions = {
-  readonly [Option in keyof Variables]?: ReturnType<Variables[Option]["read"]>;
+  readonly [Name in keyof Variables]?: NonNullable<ReturnType<Variables[Name]["option"]["check"]>>;
 };
 
 export type ReadSecret = (path: string) => string;
@@ -39,7 +37,7 @@ export function gatherEnvironment(
   for (const [option, variable] of Object.entries<EnvironmentVariable>(environmentVariables)) {
     try {
       const found = findVariable(env, variable, readSecret);
-      if (found !== undefined) options[option] = throwProblems(() => variable.read(found.name, found.value));
+      if (found !== undefined) options[option] = readVariable(variable, found.name, found.value);
     } catch (error) {
       if (!isSagaboxError(error)) throw error;
       if (!belongsToHost(env, variable)) problems.push(error.message);
@@ -91,4 +89,23 @@ function readSecretContents(name: string, path: string, readSecret: ReadSecret):
   }
   if (text !== "") return text;
   throw new SagaboxError("ENVIRONMENT_INVALID", `${name} names a file that is empty.`);
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  ENOENT: "there is no such file",
+  EACCES: "this user may not read it",
+  EISDIR: "it is a folder",
+};
+
+// A value that is not a path may be the secret itself, so errors do not repeat it.
+const PATH = /^(?:\.{0,2}[\\/]|[A-Za-z]:[\\/])[\w.\\/ @-]*$/;
+
+/** Creates the error for a variable whose file cannot be read. */
+export function unreadableFile(name: string, path: string, cause: unknown): SagaboxError {
+  const { code = "unknown reason" } = (cause ?? {}) as NodeJS.ErrnoException;
+  const reason = reasons[code] ?? code;
+  const why = PATH.test(path) ? `${path} (${reason})` : `${reason}, and its value does not look like a path`;
+  return new SagaboxError("ENVIRONMENT_INVALID", `${name} names a file that cannot be read: ${why}.`, {
+    cause,
+  });
 }

@@ -1,13 +1,30 @@
 // Checks options and environment variables. A room reads its options once: unknown keys are refused with a suggestion,
 // numbers and durations are checked against their bounds, and the result is frozen. Options and variables are declared
 // as data, and the reference pages are generated from them.
-export { allProblems, inPart, listChecks, refuse, type OptionCheck } from "./checks.ts";
-export { milliseconds, type Duration } from "./duration.ts";
+export { allProblems, Problems } from "./problems.ts";
+export {
+  callable,
+  flag,
+  milliseconds,
+  oneOf,
+  rejectUnknownKeys,
+  text,
+  wholeNumber,
+  type Bounds,
+  type Duration,
+} from "./checks.ts";
+export {
+  option,
+  type DurationOrMs,
+  type Option,
+  type OptionsFrom,
+  type OptionTable,
+  type SettingsFrom,
+} from "./option.ts";
+export { readOptions, readValues } from "./read-options.ts";
 export { findNearest } from "../errors/index.ts";
-export { callable, flag, oneOf, rejectUnknownKeys, text, wholeNumber, type Bounds } from "./parse-options.ts";
-export { readBrokerEnvironment, type BrokerEnvironment } from "./broker-environment.ts";
-export { allBrokerVariables, messageFormats } from "./broker-variables.ts";
-export { checkEnvironment } from "./check-environment.ts";
+export { checkEnvironment, readBrokerEnvironment, type BrokerEnvironment } from "./broker-environment.ts";
+export { allBrokerVariables, messageFormats, saslMechanisms } from "./broker-variables.ts";
 export { isLoopback } from "./loopback.ts";
 export { workerParts, type WorkerPart } from "./worker-parts.ts";
 export { readEnvironment, type Environment, type EnvironmentOptions } from "./environment.ts";

@@ -104,7 +104,7 @@ export class PollingRelay implements Service {
     });
     // Rows that wait for a destination are read again as soon as it recovers.
     destinations.onRecovery(() => this.recheck(this.#ownership.lanes()));
-    this.#pace = new Pace({ pollMs: settings.pollMs, batchSize: settings.batchSize });
+    this.#pace = new Pace({ pollMs: settings.pollIntervalMs, batchSize: settings.batchSize });
     this.#loop = new Loop({
       step: (signal) => this.#step(signal),
       onError: (error) => this.#reportFailure("reading the outbox", error),

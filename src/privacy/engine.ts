@@ -32,7 +32,7 @@ export function createPrivacyEngine(options: PrivacyEngineOptions): PrivacyEngin
   if (settings.keys === undefined) return undefined;
   const { wrapper, indexKey } = settings.keys;
   const sql = privacyStatements(quoteSchema(options.schema));
-  const { cacheTtlMs, cacheSize, wrapperMs } = settings;
+  const { cacheTtlMs, cacheSize, keyTimeoutMs: wrapperMs } = settings;
   const cache = new KeyCache({
     ttlMs: cacheTtlMs,
     size: cacheSize,

@@ -1,38 +1,41 @@
 import type { AuditEntry } from "../audit/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import {
-  type Duration,
-  inPart,
-  milliseconds,
-  rejectUnknownKeys,
+  option,
+  Problems,
+  readOptions,
   text,
-  wholeNumber,
+  type OptionsFrom,
+  type SettingsFrom,
 } from "../options/index.ts";
 import { KEY_BYTES } from "./cipher.ts";
 import { KeyRing, keyRingFile, type KeyWrapper, parseKeyRing } from "./key-ring.ts";
 
-export interface PrivacyOptions {
+export const privacyOptions = {
   /** A key ring, or a wrapper such as a key management service. Default: SAGABOX_KEY_RING or SAGABOX_KEY_RING_FILE. */
-  readonly keys?: KeyRing | KeyWrapper;
+  keys: option.value<KeyRing | KeyWrapper>({ accepts: "KeyRing | KeyWrapper" }),
   /** The key of blind indexes, 32 bytes. Required if `keys` is not a key ring. */
-  readonly indexKey?: Uint8Array;
+  indexKey: option.value<Uint8Array>({ accepts: "Uint8Array" }),
   /**
    * How long an unwrapped data key stays in memory, and therefore readable after an erasure in another process. Default
-   * "30s", at most "60s".
+   * "30s".
    */
-  readonly cacheTtl?: Duration | number;
+  cacheTtl: option.duration({ default: "30s", max: 60_000 }),
   /** The most data keys in memory. Default 10,000. */
-  readonly cacheSize?: number;
+  cacheSize: option.number({ default: 10_000, min: 1, max: 1_000_000 }),
   /** How long `keys` may take to wrap or unwrap one data key. Default "5s". */
-  readonly keyTimeout?: Duration | number;
-}
+  keyTimeout: option.duration({ default: "5s", min: 1, max: 60_000 }),
+};
 
-export interface PrivacySettings {
+/** Options of the encryption of personal data. */
+export interface PrivacyOptions extends OptionsFrom<typeof privacyOptions> {}
+
+export interface PrivacySettings extends Pick<
+  SettingsFrom<typeof privacyOptions>,
+  "cacheTtlMs" | "cacheSize" | "keyTimeoutMs"
+> {
   /** Undefined if no keys are configured, so that nothing can be encrypted. */
   readonly keys: { readonly wrapper: KeyWrapper; readonly indexKey: () => Uint8Array } | undefined;
-  readonly cacheTtlMs: number;
-  readonly cacheSize: number;
-  readonly wrapperMs: number;
 }
 
 /** The values of SAGABOX_KEY_RING (`text`) and SAGABOX_KEY_RING_FILE (`file`). */
@@ -45,13 +48,12 @@ export function readPrivacySettings(
   options: PrivacyOptions = {},
   around: KeyRingEnvironment = {},
 ): PrivacySettings {
-  rejectUnknownKeys("privacy", options, ["keys", "indexKey", "cacheTtl", "cacheSize", "keyTimeout"]);
-  return Object.freeze({
-    keys: inPart(() => readKeys(options, around), undefined),
-    cacheTtlMs: milliseconds("privacy.cacheTtl", options.cacheTtl ?? "30s", { min: 0, max: 60_000 }),
-    cacheSize: wholeNumber("privacy.cacheSize", options.cacheSize ?? 10_000, { min: 1, max: 1_000_000 }),
-    wrapperMs: milliseconds("privacy.keyTimeout", options.keyTimeout ?? "5s", { min: 1, max: 60_000 }),
-  });
+  const problems = new Problems();
+  const settings = problems.collect(() => readOptions("privacy", privacyOptions, options));
+  const keys = problems.collect(() => readKeys(options, around));
+  problems.throwIfAny("The options of privacy");
+  const { cacheTtlMs, cacheSize, keyTimeoutMs } = settings as NonNullable<typeof settings>;
+  return Object.freeze({ keys, cacheTtlMs, cacheSize, keyTimeoutMs });
 }
 
 function readKeys({ keys, indexKey }: PrivacyOptions, around: KeyRingEnvironment): PrivacySettings["keys"] {
@@ -64,7 +66,7 @@ function readKeys({ keys, indexKey }: PrivacyOptions, around: KeyRingEnvironment
   }
   if (wrapper instanceof KeyRing) return { wrapper, indexKey: () => wrapper.indexKey };
   if (typeof wrapper.wrap !== "function" || typeof wrapper.unwrap !== "function") {
-    throw invalid("privacy.keys must be made by keyRing(), or be a KeyWrapper.");
+    throw invalid("privacy.keys must be a key ring from keyRing(), or a KeyWrapper.");
   }
   throw invalid("privacy.indexKey is missing. Give 32 bytes besides `keys`, and never change them.");
 }

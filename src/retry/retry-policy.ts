@@ -1,28 +1,24 @@
-import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
+import { option, readOptions, type OptionsFrom, type SettingsFrom } from "../options/index.ts";
 import { backoffMs } from "../runtime/index.ts";
 
-/** Checked settings of a retry policy. */
-export interface RetryPolicy {
+export const retryOptions = {
   /** The maximum number of attempts, including the first. */
-  readonly maxAttempts: number;
-  readonly firstDelayMs: number;
-  readonly factor: number;
-  readonly maxDelayMs: number;
-}
-
-/** Options for retries. */
-export interface RetryOptions {
-  /** The maximum number of attempts, including the first. 1 to 1,000. */
-  readonly maxAttempts?: number;
+  maxAttempts: option.number({ default: 6, min: 1, max: 1_000 }),
   /**
    * Upper bound of the wait after the first failure. The actual wait is random between zero and this bound.
    */
-  readonly firstDelay?: Duration | number;
-  /** The factor by which the bound grows with each failure. 1 to 100. */
-  readonly factor?: number;
+  firstDelay: option.duration({ default: "1s" }),
+  /** The factor by which the bound grows with each failure. */
+  factor: option.number({ default: 2, min: 1, max: 100 }),
   /** The maximum of the bound. */
-  readonly maxDelay?: Duration | number;
-}
+  maxDelay: option.duration({ default: "60s" }),
+};
+
+/** Options for retries. Defaults for handlers: 6 attempts, "1s" doubling up to "60s"; for the outbox: 10, "2s", "1h". */
+export interface RetryOptions extends OptionsFrom<typeof retryOptions> {}
+
+/** Checked settings of a retry policy. */
+export type RetryPolicy = SettingsFrom<typeof retryOptions>;
 
 /** Default for sending from the outbox: 10 attempts, 2 s doubling up to 1 h. */
 export const outboxRetryPolicy: RetryPolicy = Object.freeze({
@@ -33,25 +29,13 @@ export const outboxRetryPolicy: RetryPolicy = Object.freeze({
 });
 
 /** Default for handlers: 5 retries after the first attempt, 1 s doubling up to 60 s. */
-export const consumerRetryPolicy: RetryPolicy = Object.freeze({
-  maxAttempts: 6,
-  firstDelayMs: 1_000,
-  factor: 2,
-  maxDelayMs: 60_000,
-});
+export const consumerRetryPolicy: RetryPolicy = readOptions("retry", retryOptions, {});
 
 /** Checks the user's options and merges them with the defaults. Throws OPTIONS_INVALID. */
 export function retryPolicy(where: string, options: RetryOptions, defaults: RetryPolicy): RetryPolicy {
-  rejectUnknownKeys(where, options, ["maxAttempts", "firstDelay", "factor", "maxDelay"]);
-  return Object.freeze({
-    maxAttempts: wholeNumber(`${where}.maxAttempts`, options.maxAttempts ?? defaults.maxAttempts, {
-      min: 1,
-      max: 1_000,
-    }),
-    firstDelayMs: milliseconds(`${where}.firstDelay`, options.firstDelay ?? defaults.firstDelayMs),
-    factor: wholeNumber(`${where}.factor`, options.factor ?? defaults.factor, { min: 1, max: 100 }),
-    maxDelayMs: milliseconds(`${where}.maxDelay`, options.maxDelay ?? defaults.maxDelayMs),
-  });
+  const { maxAttempts, firstDelayMs, factor, maxDelayMs } = defaults;
+  const fallback = { maxAttempts, firstDelay: firstDelayMs, factor, maxDelay: maxDelayMs };
+  return readOptions(where, retryOptions, options, { fallback });
 }
 
 /**

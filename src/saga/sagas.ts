@@ -53,7 +53,7 @@ export class Sagas {
       parts;
     this.#parts = parts;
     const sql = sagaStatements(quoteSchema(parts.schema));
-    const { maxStateBytes, earlyMs, concurrency, pollMs } = settings;
+    const { maxStateBytes, earlyEventsMs: earlyMs, concurrency, pollIntervalMs: pollMs } = settings;
     const registry = this.#registry;
     this.engine = new SagaEngine({
       sql,

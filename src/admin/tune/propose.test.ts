@@ -56,8 +56,8 @@ test("G11: as few handlers as come within five per cent of the fastest are propo
 });
 
 test("G11: what is measured reaches beyond what holds without it, so that a default can be found too small", () => {
-  expect(Math.max(...tuneBatchSizes)).toBeGreaterThan(Number(environmentVariables.batchSize.default));
-  expect(Math.max(...tuneHandlers)).toBeGreaterThan(Number(environmentVariables.concurrency.default));
+  expect(Math.max(...tuneBatchSizes)).toBeGreaterThan(Number(environmentVariables.batchSize.option.default));
+  expect(Math.max(...tuneHandlers)).toBeGreaterThan(Number(environmentVariables.concurrency.option.default));
 });
 
 test("a percentile is a value that was measured", () => {

@@ -1,6 +1,6 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { isStoreId } from "../../message/index.ts";
-import { flag, isLoopback, rejectUnknownKeys, text } from "../../options/index.ts";
+import { isLoopback, option, readOptions, type OptionsFrom } from "../../options/index.ts";
 
 /** A client of @aws-sdk/client-s3. Declared here, so that the optional package is not needed for its types. */
 export interface S3ClientShape {
@@ -8,27 +8,37 @@ export interface S3ClientShape {
   send: (...args: never[]) => unknown;
 }
 
-export interface S3StoreOptions {
-  readonly bucket: string;
-  /** A prefix of all keys, for a shared bucket: "payloads/". Default: none. */
-  readonly prefix?: string;
-  /** Default "s3". Every service that reads from the bucket must use the same id. */
-  readonly id?: string;
-  /** Your own client. The options below are then ignored. */
-  readonly client?: S3ClientShape;
-  /** Default: AWS_REGION, or the SDK's own default. */
-  readonly region?: string;
-  /** The URL of another S3-compatible server. Plain http is accepted only for this machine. */
-  readonly endpoint?: string;
-  /** Puts the bucket into the path instead of the host name. Default: true with an endpoint. */
-  readonly forcePathStyle?: boolean;
-  /** Default: the SDK's credential chain (environment, files, machine role). */
-  readonly credentials?: {
-    readonly accessKeyId: string;
-    readonly secretAccessKey: string;
-    readonly sessionToken?: string;
-  };
+const PREFIX = /^(?:[A-Za-z0-9][A-Za-z0-9_.-]*\/)*$/;
+
+interface S3Credentials {
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  readonly sessionToken?: string;
 }
+
+export const s3StoreOptions = {
+  /** The bucket of the objects. */
+  bucket: option.string({ required: true, min: 3, max: 63, pattern: /^[a-z0-9][a-z0-9.-]+$/ }),
+  /** A prefix of all keys, for a shared bucket: "payloads/". Default: none. */
+  prefix: option.string({ default: "", min: 0, max: 512, pattern: PREFIX }),
+  /** Default "s3". Every service that reads from the bucket must use the same id. */
+  id: option.value<string>({ accepts: "string", default: "s3", check: checkId }),
+  /** Your own client. The options below are then ignored. */
+  client: option.value<S3ClientShape>({ accepts: "S3ClientShape" }),
+  /** The region of the bucket. Default: AWS_REGION, or the SDK's own default. */
+  region: option.value<string>({ accepts: "string" }),
+  /** The URL of another S3-compatible server. Plain http is accepted only for this machine. */
+  endpoint: option.value<string>({
+    accepts: "string",
+    check: (_, endpoint) => assertSafe(endpoint as string),
+  }),
+  /** Puts the bucket into the path instead of the host name. Default: true with an endpoint. */
+  forcePathStyle: option.boolean({}),
+  /** Default: the SDK's credential chain (environment, files, machine role). */
+  credentials: option.value<S3Credentials>({ accepts: "an object" }),
+};
+
+export interface S3StoreOptions extends OptionsFrom<typeof s3StoreOptions> {}
 
 export interface S3Settings {
   readonly id: string;
@@ -39,23 +49,19 @@ export interface S3Settings {
   readonly config: Readonly<Record<string, unknown>>;
 }
 
-const KNOWN = ["bucket", "prefix", "id", "client", "region", "endpoint", "forcePathStyle", "credentials"];
-const PREFIX = /^(?:[A-Za-z0-9][A-Za-z0-9_.-]*\/)*$/;
-
 export function readS3Settings(options: S3StoreOptions): S3Settings {
-  rejectUnknownKeys("s3Store", options, KNOWN);
-  const { endpoint, region, credentials, client } = options;
-  const id = options.id ?? "s3";
-  if (!isStoreId(id)) throw invalid("s3Store.id must have 1 to 63 lower case letters, digits or dashes.");
-  if (endpoint !== undefined) assertSafe(endpoint);
-  const pathStyle = flag("s3Store.forcePathStyle", options.forcePathStyle ?? endpoint !== undefined);
+  const { id, bucket, prefix, client, endpoint, region, credentials, forcePathStyle } = readOptions(
+    "s3Store",
+    s3StoreOptions,
+    options,
+  );
   return Object.freeze({
     id,
-    bucket: text("s3Store.bucket", options.bucket, { min: 3, max: 63, pattern: /^[a-z0-9][a-z0-9.-]+$/ }),
-    prefix: text("s3Store.prefix", options.prefix ?? "", { min: 0, max: 512, pattern: PREFIX }),
+    bucket,
+    prefix,
     client,
     config: {
-      forcePathStyle: pathStyle,
+      forcePathStyle: forcePathStyle ?? endpoint !== undefined,
       ...(region === undefined ? {} : { region }),
       ...(credentials === undefined ? {} : { credentials }),
       // Some servers store the newer checksum trailers as part of the object. The claim check verifies SHA-256 anyway.
@@ -70,11 +76,16 @@ export function readS3Settings(options: S3StoreOptions): S3Settings {
   });
 }
 
-/** Throws OPTIONS_INVALID unless the endpoint is https or on this machine. */
-export function assertSafe(endpoint: string): void {
+function checkId(_: string, id: unknown): string {
+  if (isStoreId(id)) return id;
+  throw invalid("s3Store.id must have 1 to 63 lower case letters, digits or dashes.");
+}
+
+/** Returns the endpoint. Throws OPTIONS_INVALID unless it is https or on this machine. */
+export function assertSafe(endpoint: string): string {
   const url = URL.canParse(endpoint) ? new URL(endpoint) : undefined;
-  if (url?.protocol === "https:") return;
-  if (url?.protocol === "http:" && isLoopback(url.hostname)) return;
+  if (url?.protocol === "https:") return endpoint;
+  if (url?.protocol === "http:" && isLoopback(url.hostname)) return endpoint;
   throw invalid("s3Store.endpoint must be an https:// URL; http:// is accepted for this machine only.");
 }
 

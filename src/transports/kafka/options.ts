@@ -1,130 +1,129 @@
 import { SagaboxError } from "../../errors/index.ts";
 import {
-  type Duration,
+  type DurationOrMs,
   flag,
-  inPart,
   isLoopback,
   messageFormats,
   milliseconds,
   oneOf,
+  option,
+  type OptionsFrom,
+  Problems,
+  readOptions,
   rejectUnknownKeys,
+  saslMechanisms,
+  type SettingsFrom,
   text,
-  wholeNumber,
 } from "../../options/index.ts";
-import type { MessageFormat } from "../../transport/index.ts";
 
-export interface KafkaOptions {
+const MAX_RETENTION_MS = Number.MAX_SAFE_INTEGER;
+
+export const topicOptions = {
+  /** Whether to create missing topics. If false, they must exist and no create permission is needed. Default true. */
+  create: option.boolean({ default: true }),
+  /** Partitions of a new topic; at most this many members of a group can share it. Default 12. */
+  partitions: option.number({ default: 12, min: 1, max: 10_000 }),
+  /** Replicas of a new topic. Default 3, or the number of brokers if smaller. */
+  replication: option.number({ min: 1, max: 15 }),
+  /** How many replicas must store a message before it is confirmed. Default 2 with 3 or more replicas, else 1. */
+  minInSync: option.number({ min: 1, max: 15 }),
+  /** How long messages are kept. Default: the broker's setting. */
+  retention: option.duration({ min: 1_000, max: MAX_RETENTION_MS }),
+  /** How long dead letters are kept. Default "30d". */
+  deadLetterRetention: option.duration({ default: "30d", min: 1_000, max: MAX_RETENTION_MS }),
+  /** Largest record in bytes, including envelope and headers. Default 1,048,588, as in Kafka. */
+  maxBytes: option.number({ default: 1_048_588, min: 1_024, max: 67_108_864 }),
+};
+
+export interface TopicOptions extends OptionsFrom<typeof topicOptions> {}
+export type TopicSettings = SettingsFrom<typeof topicOptions>;
+
+export const kafkaOptions = {
   /** Bootstrap brokers, each "host:port". Default SAGABOX_KAFKA_BROKERS (comma-separated). */
-  readonly brokers?: readonly string[];
+  brokers: option.value<readonly string[], readonly Broker[]>({
+    accepts: "string[]",
+    check: (_, brokers) => parseBrokers(brokers),
+  }),
   /** The client id in the broker's logs and quotas. Default "sagabox". */
-  readonly clientId?: string;
+  clientId: option.string({ default: "sagabox", pattern: /^[\w.-]+$/ }),
   /** Prefix of every topic and group name, e.g. "shop.". Default none. */
-  readonly prefix?: string;
+  prefix: option.string({ default: "", min: 0, max: 100, pattern: /^[A-Za-z0-9._-]*$/ }),
   /**
-   * How messages are value: sagabox's own envelope, or CloudEvents 1.0 in structured or binary mode. All three are
+   * How messages are written: sagabox's own envelope, or CloudEvents 1.0 in structured or binary mode. All three are
    * always accepted when reading. Default SAGABOX_MESSAGE_FORMAT, or "sagabox".
    */
-  readonly format?: MessageFormat;
+  format: option.choice(messageFormats, { default: "sagabox" }),
   /** How topics are created. */
-  readonly topics?: TopicOptions;
+  topics: option.value<TopicOptions, TopicSettings>({
+    accepts: "TopicOptions",
+    default: {},
+    check: (name, topics) => readOptions(name, topicOptions, topics as TopicOptions),
+  }),
   /** true, or TLS settings: authorities, client certificate and key. Certificates are always verified. Default off. */
-  readonly tls?: boolean | TlsOptions;
+  tls: option.value<boolean | TlsOptions, TlsOptions | undefined>({
+    accepts: "boolean | TlsOptions",
+    check: (_, tls) => tlsSettings(tls as boolean | TlsOptions),
+  }),
   /** SASL mechanism and credentials. Default none. */
-  readonly sasl?: SaslOptions;
+  sasl: option.value<SaslOptions, SaslSettings | undefined>({
+    accepts: "SaslOptions",
+    check: (_, sasl) => saslSettings(sasl as SaslOptions),
+  }),
   /** Allows brokers on other machines without TLS. Default false. */
-  readonly allowInsecure?: boolean;
+  allowInsecure: option.boolean({ default: false }),
   /** Compression of record batches. Default "lz4". */
-  readonly compression?: "none" | "gzip" | "snappy" | "lz4";
-  /** How long a message waits so that more messages can join its batch. Default 10 ms. */
-  readonly linger?: Duration | number;
+  compression: option.choice(["none", "gzip", "snappy", "lz4"], { default: "lz4" }),
+  /** How long a message waits so that more messages can join its batch. Default "10ms". */
+  linger: option.duration({ default: "10ms", max: 10_000 }),
   /** Largest batch of one partition in compressed bytes; a single larger message is sent alone. Default 32 KiB. */
-  readonly batchBytes?: number;
+  batchBytes: option.number({ default: 32_768, min: 1, max: 16_777_216 }),
   /** How many bytes may wait to be sent. Further messages get the outcome "unreachable". Default 64 MiB. */
-  readonly bufferBytes?: number;
+  bufferBytes: option.number({ default: 67_108_864, min: 65_536 }),
   /** Publish requests in flight to one broker, 1 to 5. Default 5. */
-  readonly maxInFlight?: number;
+  maxInFlight: option.number({ default: 5, min: 1, max: 5 }),
   /** How long a broker may take to answer, and how long an unconfirmed batch is retried. Default "30s". */
-  readonly timeout?: Duration | number;
+  timeout: option.duration({ default: "30s", min: 100, max: 600_000 }),
   /** How long connecting to a broker may take. Default "5s". */
-  readonly connectTimeout?: Duration | number;
+  connectTimeout: option.duration({ default: "5s", min: 50 }),
   /** Deliveries are aborted after this long without a heartbeat. Use the broker's session timeout. Default "45s". */
-  readonly sessionTimeout?: Duration | number;
+  sessionTimeout: option.duration({ default: "45s", min: 1_000 }),
   /** How long deliveries may run on when a partition moves to another member before they are aborted. Default "30s". */
-  readonly handOver?: Duration | number;
-  /** Shortest time between two offset commits of one consumer. Default 100 ms. */
-  readonly commitInterval?: Duration | number;
-  /** How long the broker waits for records before it answers a fetch. Default 250 ms. */
-  readonly fetchWait?: Duration | number;
+  handOver: option.duration({ default: "30s", min: 100, max: 3_600_000 }),
+  /** Shortest time between two offset commits of one consumer. Default "100ms". */
+  commitInterval: option.duration({ default: "100ms", max: 60_000 }),
+  /** How long the broker waits for records before it answers a fetch. Default "250ms". */
+  fetchWait: option.duration({ default: "250ms", min: 10, max: 10_000 }),
   /** Delays of the retry topics, 1 to 10, shortest first. Default ["10s", "60s", "300s"]. */
-  readonly retrySteps?: readonly (Duration | number)[];
+  retrySteps: option.value<readonly DurationOrMs[], readonly number[]>({
+    accepts: "Duration[]",
+    default: ["10s", "60s", "300s"],
+    check: (_, steps) => parseRetrySteps(steps as readonly DurationOrMs[]),
+  }),
   /** Called with a sentence about an unsafe or unexpected state. Default: a Node process warning. */
-  readonly warn?: (warning: string) => void;
-}
+  warn: option.callback((warning: string): void => process.emitWarning(warning, "SagaboxWarning")),
+};
+
+/** Options of the transport `kafka()`. */
+export interface KafkaOptions extends OptionsFrom<typeof kafkaOptions> {}
 
 export interface Broker {
   readonly host: string;
   readonly port: number;
 }
 
-export interface KafkaSettings {
+export interface KafkaSettings extends Omit<SettingsFrom<typeof kafkaOptions>, "brokers" | "retrySteps"> {
   readonly brokers: readonly Broker[];
-  readonly clientId: string;
-  readonly prefix: string;
-  readonly format: MessageFormat;
-  readonly topics: TopicSettings;
-  readonly tls: TlsOptions | undefined;
-  readonly sasl: SaslSettings | undefined;
-  readonly compression: "none" | "gzip" | "snappy" | "lz4";
-  readonly lingerMs: number;
-  readonly batchBytes: number;
-  readonly bufferBytes: number;
-  readonly maxInFlight: number;
-  readonly timeoutMs: number;
-  readonly connectTimeoutMs: number;
-  readonly sessionTimeoutMs: number;
-  readonly handOverMs: number;
-  readonly commitIntervalMs: number;
-  readonly fetchWaitMs: number;
   readonly retryStepsMs: readonly number[];
-  readonly warn: (warning: string) => void;
 }
 
-const KAFKA_KEYS: readonly (keyof KafkaOptions)[] = [
-  ...(["brokers", "clientId", "prefix", "topics", "tls", "sasl", "allowInsecure", "compression"] as const),
-  ...(["linger", "batchBytes", "bufferBytes", "maxInFlight", "timeout", "connectTimeout"] as const),
-  ...(["sessionTimeout", "handOver", "commitInterval", "fetchWait", "retrySteps", "warn", "format"] as const),
-];
-
 export function kafkaSettings(options: KafkaOptions): KafkaSettings {
-  rejectUnknownKeys("kafka", options, KAFKA_KEYS);
-  const brokers = inPart(() => parseBrokers(options.brokers), []);
-  const tls = inPart(() => tlsSettings(options.tls), {});
-  const insecure =
-    options.allowInsecure === undefined ? false : flag("kafka.allowInsecure", options.allowInsecure);
-  const sasl = inPart(() => saslSettings(options.sasl), undefined);
-  if (tls === undefined && (!insecure || sasl?.mechanism === "PLAIN")) assertLocal(brokers, sasl?.mechanism);
-  return Object.freeze({
-    brokers,
-    clientId: text("kafka.clientId", options.clientId ?? "sagabox", { pattern: /^[\w.-]+$/ }),
-    prefix: text("kafka.prefix", options.prefix ?? "", { min: 0, max: 100, pattern: /^[A-Za-z0-9._-]*$/ }),
-    format: oneOf("kafka.format", options.format ?? "sagabox", messageFormats),
-    topics: topicSettings(options.topics),
-    tls,
-    sasl,
-    compression: oneOf("kafka.compression", options.compression ?? "lz4", ["none", "gzip", "snappy", "lz4"]),
-    lingerMs: milliseconds("kafka.linger", options.linger ?? 10, { max: 10_000 }),
-    batchBytes: wholeNumber("kafka.batchBytes", options.batchBytes ?? 32_768, { min: 1, max: 16_777_216 }),
-    bufferBytes: wholeNumber("kafka.bufferBytes", options.bufferBytes ?? 67_108_864, { min: 65_536 }),
-    maxInFlight: wholeNumber("kafka.maxInFlight", options.maxInFlight ?? 5, { min: 1, max: 5 }),
-    timeoutMs: milliseconds("kafka.timeout", options.timeout ?? "30s", { min: 100, max: 600_000 }),
-    connectTimeoutMs: milliseconds("kafka.connectTimeout", options.connectTimeout ?? "5s", { min: 50 }),
-    sessionTimeoutMs: milliseconds("kafka.sessionTimeout", options.sessionTimeout ?? "45s", { min: 1_000 }),
-    handOverMs: milliseconds("kafka.handOver", options.handOver ?? "30s", { min: 100, max: 3_600_000 }),
-    commitIntervalMs: milliseconds("kafka.commitInterval", options.commitInterval ?? 100, { max: 60_000 }),
-    fetchWaitMs: milliseconds("kafka.fetchWait", options.fetchWait ?? 250, { min: 10, max: 10_000 }),
-    retryStepsMs: parseRetrySteps(options.retrySteps ?? ["10s", "60s", "300s"]),
-    warn: checkWarn(options.warn),
-  });
+  const problems = new Problems();
+  const brokers = problems.collect(() => parseBrokers(options.brokers));
+  const settings = problems.collect(() => readOptions("kafka", kafkaOptions, options));
+  problems.collect(() => assertEncrypted(options));
+  problems.throwIfAny("The options of kafka()");
+  const { retrySteps, ...others } = settings as NonNullable<typeof settings>;
+  return Object.freeze({ ...others, brokers: brokers ?? [], retryStepsMs: retrySteps });
 }
 
 function parseBrokers(brokers: unknown): readonly Broker[] {
@@ -147,95 +146,28 @@ function parseBroker(name: string, value: unknown): Broker {
   return Object.freeze({ host: found[1] ?? found[2] ?? "", port });
 }
 
-function assertLocal(brokers: readonly Broker[], mechanism: string | undefined): void {
-  const remote = brokers.find(({ host }) => !isLoopback(host));
+// PLAIN sends the password in clear text, so it needs TLS even if `allowInsecure` is set.
+function assertEncrypted({ brokers, tls, sasl, allowInsecure }: KafkaOptions): void {
+  const isPlain = sasl?.mechanism === "PLAIN";
+  if (tlsSettings(tls) !== undefined || (allowInsecure === true && !isPlain)) return;
+  const remote = parseBrokers(brokers).find(({ host }) => !isLoopback(host));
   if (remote === undefined) return;
-  const instead =
-    mechanism === "PLAIN"
-      ? "PLAIN would send the password in clear text."
-      : "In a closed network, set allowInsecure: true.";
+  const instead = isPlain
+    ? "PLAIN would send the password in clear text."
+    : "In a closed network, set allowInsecure: true.";
   throw new SagaboxError(
     "OPTIONS_INVALID",
     `Broker ${remote.host} is not on this machine, so kafka.tls is needed. ${instead}`,
   );
 }
 
-function parseRetrySteps(steps: readonly (Duration | number)[]): readonly number[] {
+function parseRetrySteps(steps: readonly DurationOrMs[]): readonly number[] {
   if (!Array.isArray(steps) || steps.length === 0 || steps.length > 10)
     throw new SagaboxError("OPTIONS_INVALID", "kafka.retrySteps must be an array of 1 to 10 delays.");
   const ms = steps.map((step, n) => milliseconds(`kafka.retrySteps[${n}]`, step, { min: 1 }));
   if (ms.some((step, n) => n > 0 && step <= (ms[n - 1] ?? 0)))
     throw new SagaboxError("OPTIONS_INVALID", "kafka.retrySteps must be in ascending order.");
   return Object.freeze(ms);
-}
-
-function checkWarn(warn: unknown): (warning: string) => void {
-  if (warn === undefined) return (warning) => process.emitWarning(warning, "SagaboxWarning");
-  if (typeof warn !== "function") throw new SagaboxError("OPTIONS_INVALID", "kafka.warn must be a function.");
-  return warn as (warning: string) => void;
-}
-
-export interface TopicOptions {
-  /** Whether to create missing topics. If false, they must exist and no create permission is needed. Default true. */
-  readonly create?: boolean;
-  /** Partitions of a new topic; at most this many members of a group can share it. Default 12. */
-  readonly partitions?: number;
-  /** Replicas of a new topic. Default 3, or the number of brokers if smaller. */
-  readonly replication?: number;
-  /** How many replicas must store a message before it is confirmed. Default 2 with 3 or more replicas, else 1. */
-  readonly minInSync?: number;
-  /** How long messages are kept. Default: the broker's setting. */
-  readonly retention?: Duration | number;
-  /** How long dead letters are kept. Default "30d". */
-  readonly deadLetterRetention?: Duration | number;
-  /** Largest record in bytes, including envelope and headers. Default 1,048,588, as in Kafka. */
-  readonly maxBytes?: number;
-}
-
-export interface TopicSettings {
-  readonly create: boolean;
-  readonly partitions: number;
-  readonly replication: number | undefined;
-  readonly minInSync: number | undefined;
-  readonly retentionMs: number | undefined;
-  readonly deadLetterRetentionMs: number;
-  readonly maxBytes: number;
-}
-
-const TOPIC_KEYS: readonly (keyof TopicOptions)[] = [
-  ...(["create", "partitions", "replication", "minInSync", "retention"] as const),
-  ...(["deadLetterRetention", "maxBytes"] as const),
-];
-const MAX_RETENTION_MS = Number.MAX_SAFE_INTEGER;
-
-export function topicSettings(options: TopicOptions = {}): TopicSettings {
-  rejectUnknownKeys("kafka.topics", options, TOPIC_KEYS);
-  const { replication, minInSync, retention } = options;
-  return Object.freeze({
-    create: flag("kafka.topics.create", options.create ?? true),
-    partitions: wholeNumber("kafka.topics.partitions", options.partitions ?? 12, { min: 1, max: 10_000 }),
-    replication:
-      replication === undefined
-        ? undefined
-        : wholeNumber("kafka.topics.replication", replication, { min: 1, max: 15 }),
-    minInSync:
-      minInSync === undefined
-        ? undefined
-        : wholeNumber("kafka.topics.minInSync", minInSync, { min: 1, max: 15 }),
-    retentionMs:
-      retention === undefined
-        ? undefined
-        : milliseconds("kafka.topics.retention", retention, { min: 1_000, max: MAX_RETENTION_MS }),
-    deadLetterRetentionMs: milliseconds(
-      "kafka.topics.deadLetterRetention",
-      options.deadLetterRetention ?? "30d",
-      { min: 1_000, max: MAX_RETENTION_MS },
-    ),
-    maxBytes: wholeNumber("kafka.topics.maxBytes", options.maxBytes ?? 1_048_588, {
-      min: 1_024,
-      max: 67_108_864,
-    }),
-  });
 }
 
 export interface TlsOptions {
@@ -255,13 +187,13 @@ export interface Credentials {
 }
 
 export interface SaslOptions {
-  readonly mechanism: "PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512";
+  readonly mechanism: (typeof saslMechanisms)[number];
   /** Username and password, or a function that is called at each connect so that changed passwords are picked up. */
   readonly credentials: Credentials | (() => Credentials | Promise<Credentials>);
 }
 
 export interface SaslSettings {
-  readonly mechanism: "PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512";
+  readonly mechanism: (typeof saslMechanisms)[number];
   readonly credentials: () => Promise<Credentials>;
 }
 
@@ -278,8 +210,7 @@ export function saslSettings(sasl: SaslOptions | undefined): SaslSettings | unde
   if (sasl === undefined) return undefined;
   rejectUnknownKeys("kafka.sasl", sasl, ["mechanism", "credentials"]);
   const { credentials } = sasl;
-  const mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] as const;
-  const mechanism = oneOf("kafka.sasl.mechanism", sasl.mechanism, mechanisms);
+  const mechanism = oneOf("kafka.sasl.mechanism", sasl.mechanism, saslMechanisms);
   if (typeof credentials === "function")
     return Object.freeze({ mechanism, credentials: async () => checkCredentials(await credentials()) });
   const fixed = checkCredentials(credentials);

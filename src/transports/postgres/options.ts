@@ -1,17 +1,15 @@
-import { milliseconds, rejectUnknownKeys, type Duration } from "../../options/index.ts";
+import { option, readOptions, type OptionsFrom, type SettingsFrom } from "../../options/index.ts";
 
-export interface PostgresTransportOptions {
-  /** How often an idle consumer reads all of its lanes. Default "1s", between 10 ms and 1 minute. */
-  readonly pollInterval?: Duration | number;
-}
+export const postgresOptions = {
+  /** How often an idle consumer reads all of its lanes. Default "1s". */
+  pollInterval: option.duration({ default: "1s", min: 10, max: 60_000 }),
+};
 
-export interface PostgresTransportSettings {
-  readonly pollMs: number;
-}
+/** Options of the transport `postgres()`. */
+export interface PostgresTransportOptions extends OptionsFrom<typeof postgresOptions> {}
+
+export type PostgresTransportSettings = SettingsFrom<typeof postgresOptions>;
 
 export function postgresSettings(options: PostgresTransportOptions = {}): PostgresTransportSettings {
-  rejectUnknownKeys("postgres", options, ["pollInterval"]);
-  return Object.freeze({
-    pollMs: milliseconds("postgres.pollInterval", options.pollInterval ?? "1s", { min: 10, max: 60_000 }),
-  });
+  return readOptions("postgres", postgresOptions, options);
 }

@@ -97,7 +97,7 @@ export class PostgresTransport implements LocalTransport {
       group: id,
       subscription,
       lanes: laneSettings({ lease: leaseMs }),
-      pollMs: this.#settings.pollMs,
+      pollMs: this.#settings.pollIntervalMs,
       observer,
       receive,
     });

@@ -1,18 +1,18 @@
 import type { SecureContextOptions } from "node:tls";
 import { SagaboxError } from "../../errors/index.ts";
 import {
-  type Duration,
   flag,
-  inPart,
   isLoopback,
   messageFormats,
-  milliseconds,
-  oneOf,
+  option,
+  type OptionsFrom,
+  Problems,
+  readOptions,
   rejectUnknownKeys,
+  type SettingsFrom,
   text,
   wholeNumber,
 } from "../../options/index.ts";
-import type { MessageFormat } from "../../transport/index.ts";
 
 export interface RabbitCredentials {
   readonly username: string;
@@ -34,141 +34,98 @@ export interface WatchedGroup {
   readonly ordered?: boolean;
 }
 
-export interface RabbitMQOptions {
+export const prefixPattern = /^[A-Za-z0-9_-]{1,30}$/;
+
+export const rabbitOptions = {
   /** `amqps://user:password@host:5671/vhost`, or several of a cluster, tried in turn. Default SAGABOX_RABBITMQ_URL. */
-  readonly url?: string | readonly string[];
+  url: option.value<string | readonly string[]>({ accepts: "string | string[]" }),
   /** Username and password; default those in the URL. A function is called for each connection, so they may change. */
-  readonly credentials?: RabbitCredentials | (() => RabbitCredentials | Promise<RabbitCredentials>);
+  credentials: option.value<RabbitCredentials | (() => RabbitCredentials | Promise<RabbitCredentials>)>({
+    accepts: "RabbitCredentials or a function",
+  }),
   /** The virtual host. Default: the path of the URL, or "/". */
-  readonly vhost?: string;
+  vhost: option.value<string>({ accepts: "string" }),
   /** TLS settings for `amqps://` URLs. Default: the system's certificate authorities. */
-  readonly tls?: RabbitTls;
+  tls: option.value<RabbitTls>({ accepts: "RabbitTls", default: {} }),
   /** Allows an unencrypted connection to another machine. Default false. */
-  readonly allowInsecure?: boolean;
+  allowInsecure: option.boolean({ default: false }),
   /** Prefix of every name at the broker. Default "dp". */
-  readonly prefix?: string;
+  prefix: option.string({ default: "dp", pattern: prefixPattern }),
   /** "quorum" queues are replicated; "classic" ones offer ten priorities to groups without order. Default "quorum". */
-  readonly queues?: "quorum" | "classic";
+  queues: option.choice(["quorum", "classic"], { default: "quorum" }),
   /**
    * How messages are written: sagabox's own envelope, or CloudEvents 1.0 in structured or binary mode. All three are
    * always accepted when reading. Default SAGABOX_MESSAGE_FORMAT, or "sagabox".
    */
-  readonly format?: MessageFormat;
+  format: option.choice(messageFormats, { default: "sagabox" }),
   /** Number of queues over which the keys of an ordered group are spread: a power of two up to 256. Default 8. */
-  readonly partitions?: number;
+  partitions: option.value<number>({
+    accepts: "1, 2, 4 … 256",
+    default: 8,
+    check: (_, partitions) => checkPartitions(partitions),
+  }),
   /** Topics that are published to every group through a fanout exchange. Default none. */
-  readonly broadcasts?: readonly string[];
+  broadcasts: option.value<readonly string[], ReadonlySet<string>>({
+    accepts: "string[]",
+    default: [],
+    check: (_, topics) => checkTopics(topics as readonly string[]),
+  }),
   /**
    * What happens to an event that no group has subscribed to: "reject" retries it and finally makes it a dead letter;
    * "drop" counts it as published. Commands are always rejected. Default "reject".
    */
-  readonly unrouted?: "reject" | "drop";
+  unrouted: option.choice(["reject", "drop"], { default: "reject" }),
   /** Groups that `depths` counts in addition to those this process is a member of. Default none. */
-  readonly watch?: readonly WatchedGroup[];
+  watch: option.value<readonly WatchedGroup[]>({
+    accepts: "WatchedGroup[]",
+    default: [],
+    check: (_, watch) => checkWatchedGroups(watch as readonly WatchedGroup[]),
+  }),
   /** Messages after which a queue refuses more, so that publishing waits. Default: no limit. */
-  readonly maxLength?: number;
+  maxLength: option.number({ min: 1 }),
   /**
    * Redeliveries, including those after restarts, after which the broker dead-letters a message. From half of this
    * limit on, each redelivery counts as an attempt, so that sagabox settles the message first. Default 1,000,000.
    */
-  readonly deliveryLimit?: number;
+  deliveryLimit: option.number({ default: 1_000_000, min: 20 }),
   /** How long a stream keeps messages. Default "7d". */
-  readonly streamRetention?: Duration | number;
+  streamRetention: option.duration({ default: "7d", min: 60_000 }),
   /** Largest data of a message in bytes. Default 16 MiB. */
-  readonly maxBytes?: number;
+  maxBytes: option.number({ default: 16 * 1_048_576, min: 1_024, max: 120 * 1_048_576 }),
   /** How many messages may be sent and not yet confirmed. Default 1000. */
-  readonly maxInFlight?: number;
+  maxInFlight: option.number({ default: 1_000, min: 1, max: 65_535 }),
   /** How long to wait for a confirm. Default "10s". */
-  readonly confirmTimeout?: Duration | number;
+  confirmTimeout: option.duration({ default: "10s", min: 10 }),
   /** How long to wait for any other answer of the broker. Default "10s". */
-  readonly timeout?: Duration | number;
+  timeout: option.duration({ default: "10s", min: 10 }),
   /** Heartbeat interval. A connection that is silent for two intervals is closed. Default "10s". */
-  readonly heartbeat?: Duration | number;
+  heartbeat: option.duration({ default: "10s", min: 1_000 }),
   /** How often each member of a group checks whether it holds more than its share of the partitions. Default "5s". */
-  readonly rebalanceInterval?: Duration | number;
-}
+  rebalanceInterval: option.duration({ default: "5s", min: 50 }),
+};
 
-export interface RabbitSettings {
+/** Options of the transport `rabbitmq()`. */
+export interface RabbitMQOptions extends OptionsFrom<typeof rabbitOptions> {}
+
+export interface RabbitSettings extends Omit<
+  SettingsFrom<typeof rabbitOptions>,
+  "url" | "vhost" | "credentials"
+> {
   readonly addresses: readonly BrokerAddress[];
   readonly credentials: () => RabbitCredentials | Promise<RabbitCredentials>;
-  readonly tls: RabbitTls;
-  readonly prefix: string;
-  readonly broadcasts: ReadonlySet<string>;
-  readonly unrouted: "reject" | "drop";
-  readonly queues: "quorum" | "classic";
-  readonly format: MessageFormat;
-  readonly partitions: number;
-  readonly watch: readonly WatchedGroup[];
-  readonly maxLength: number | undefined;
-  readonly deliveryLimit: number;
-  readonly streamRetentionMs: number;
-  readonly maxBytes: number;
-  readonly maxInFlight: number;
-  readonly confirmMs: number;
-  readonly timeoutMs: number;
-  readonly heartbeatMs: number;
-  readonly rebalanceMs: number;
 }
-
-const RABBITMQ_KEYS = [
-  "url",
-  "credentials",
-  "vhost",
-  "tls",
-  "allowInsecure",
-  "prefix",
-  "queues",
-  "format",
-  "partitions",
-  "broadcasts",
-  "unrouted",
-  "watch",
-  "maxLength",
-  "deliveryLimit",
-  "streamRetention",
-  "maxBytes",
-  "maxInFlight",
-  "confirmTimeout",
-  "timeout",
-  "heartbeat",
-  "rebalanceInterval",
-];
-
-export const prefixPattern = /^[A-Za-z0-9_-]{1,30}$/;
 
 export function rabbitSettings(options: RabbitMQOptions): RabbitSettings {
-  rejectUnknownKeys("rabbitmq", options, RABBITMQ_KEYS);
-  const { maxLength } = options;
-  const allowInsecure = flag("rabbitmq.allowInsecure", options.allowInsecure ?? false);
-  const addresses = inPart(() => parseAddresses(options.url, { vhost: options.vhost, allowInsecure }), []);
-  return Object.freeze({
-    addresses,
-    credentials: resolveCredentials(options, addresses),
-    tls: resolveTls(options.tls, addresses),
-    prefix: text("rabbitmq.prefix", options.prefix ?? "dp", { pattern: prefixPattern }),
-    broadcasts: checkTopics(options.broadcasts),
-    unrouted: oneOf("rabbitmq.unrouted", options.unrouted ?? "reject", ["reject", "drop"]),
-    queues: oneOf("rabbitmq.queues", options.queues ?? "quorum", ["quorum", "classic"]),
-    format: oneOf("rabbitmq.format", options.format ?? "sagabox", messageFormats),
-    partitions: checkPartitions(options.partitions ?? 8),
-    watch: checkWatchedGroups(options.watch),
-    maxLength: maxLength === undefined ? undefined : wholeNumber("rabbitmq.maxLength", maxLength, { min: 1 }),
-    deliveryLimit: wholeNumber("rabbitmq.deliveryLimit", options.deliveryLimit ?? 1_000_000, { min: 20 }),
-    streamRetentionMs: parseDuration("streamRetention", options.streamRetention ?? "7d", 60_000),
-    maxBytes: wholeNumber("rabbitmq.maxBytes", options.maxBytes ?? 16 * 1_048_576, {
-      min: 1_024,
-      max: 120 * 1_048_576,
-    }),
-    maxInFlight: wholeNumber("rabbitmq.maxInFlight", options.maxInFlight ?? 1_000, { min: 1, max: 65_535 }),
-    confirmMs: parseDuration("confirmTimeout", options.confirmTimeout ?? "10s", 10),
-    timeoutMs: parseDuration("timeout", options.timeout ?? "10s", 10),
-    heartbeatMs: parseDuration("heartbeat", options.heartbeat ?? "10s", 1_000),
-    rebalanceMs: parseDuration("rebalanceInterval", options.rebalanceInterval ?? "5s", 50),
-  });
+  const problems = new Problems();
+  const settings = problems.collect(() => readOptions("rabbitmq", rabbitOptions, options));
+  const { url, vhost } = options;
+  const allowInsecure = options.allowInsecure === true;
+  const addresses = problems.collect(() => parseAddresses(url, { vhost, allowInsecure })) ?? [];
+  const credentials = problems.collect(() => resolveCredentials(options, addresses));
+  const tls = problems.collect(() => resolveTls(options.tls, addresses));
+  problems.throwIfAny("The options of rabbitmq()");
+  return Object.freeze({ ...settings, addresses, credentials, tls }) as RabbitSettings;
 }
-
-const parseDuration = (name: string, value: Duration | number, min: number): number =>
-  milliseconds(`rabbitmq.${name}`, value, { min });
 
 /** Checks a number of partitions. Groups bind to whole bits of the lane, so it must be a power of two. */
 export function checkPartitions(value: unknown): number {
@@ -180,7 +137,7 @@ export function checkPartitions(value: unknown): number {
   );
 }
 
-function checkWatchedGroups(watch: readonly WatchedGroup[] = []): readonly WatchedGroup[] {
+function checkWatchedGroups(watch: readonly WatchedGroup[]): readonly WatchedGroup[] {
   if (!Array.isArray(watch)) throw new SagaboxError("OPTIONS_INVALID", "rabbitmq.watch must be an array.");
   return watch.map((group: WatchedGroup, n) => {
     const where = `rabbitmq.watch[${n}]`;
@@ -194,7 +151,7 @@ function checkWatchedGroups(watch: readonly WatchedGroup[] = []): readonly Watch
   });
 }
 
-function checkTopics(topics: readonly string[] = []): ReadonlySet<string> {
+function checkTopics(topics: readonly string[]): ReadonlySet<string> {
   if (!Array.isArray(topics))
     throw new SagaboxError("OPTIONS_INVALID", "rabbitmq.broadcasts must be an array.");
   return new Set(topics.map((topic, n) => text(`rabbitmq.broadcasts[${n}]`, topic, { max: 249 })));

@@ -84,7 +84,7 @@ export class Publisher {
       resolveDeadline();
       for (const one of sent) one.settleUnknown(timeoutError("RabbitMQ did not confirm in time."));
     };
-    const cancel = after(this.#settings.confirmMs, () => {
+    const cancel = after(this.#settings.confirmTimeoutMs, () => {
       stop();
       void this.#dropStuck();
     });
@@ -176,7 +176,7 @@ export class Publisher {
   // A queue that does not confirm blocks its channel, and with it the messages for all other queues.
   async #dropStuck(): Promise<void> {
     const session = await this.#session?.catch(() => undefined);
-    if (session?.inFlight.isStuck(this.#settings.confirmMs) !== true) return;
+    if (session?.inFlight.isStuck(this.#settings.confirmTimeoutMs) !== true) return;
     this.#dropSession();
     session.inFlight.abandon();
   }

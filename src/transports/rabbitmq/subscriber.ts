@@ -122,7 +122,7 @@ export class Subscriber implements Consumption {
     this.#first?.();
     if (this.#names.queues.length === 1) return REDECLARE_MS;
     this.#rebalanceError = await this.#rebalance(live).then(() => undefined, errorText);
-    return settings.rebalanceMs;
+    return settings.rebalanceIntervalMs;
   }
 
   // Repeated every minute, because the broker does not report a binding that an operator has removed.

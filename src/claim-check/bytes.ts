@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
-import { isSagaboxError, PayloadError, SagaboxError, readVerdict } from "../errors/index.ts";
+import { EventEmitter } from "node:events";
+import { isSagaboxError, PayloadError, readVerdict, SagaboxError } from "../errors/index.ts";
 import type { BlobReference } from "../message/index.ts";
 
 /** Bytes in memory, or an async iterable of them: a Readable, a web stream, a generator. */
@@ -140,4 +141,22 @@ function notBytes(): SagaboxError {
     "OPTIONS_INVALID",
     "bus.attach takes a Uint8Array or a stream of them. Streams of text need no encoding set; other values must be turned into bytes first.",
   );
+}
+
+/**
+ * Adds an error listener to a Node stream at once and throws a recorded error when the stream is read. Node ends the
+ * process when a stream without a listener fails, and reading begins only after calls to the database and the store.
+ */
+export function catchStreamErrors(source: ByteSource): ByteSource {
+  if (source instanceof Uint8Array || !(source instanceof EventEmitter)) return source;
+  let failure: { readonly error: unknown } | undefined;
+  const onError = (error: unknown): void => void (failure ??= { error });
+  source.on("error", onError);
+  source.once("close", () => source.off("error", onError)); // a closed stream emits no more errors
+  return {
+    async *[Symbol.asyncIterator]() {
+      if (failure !== undefined) throw failure.error;
+      yield* source as AsyncIterable<Uint8Array>;
+    },
+  };
 }

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
 import { errorText, isSagaboxError, PayloadError, SagaboxError } from "../errors/index.ts";
 import {
@@ -7,6 +8,7 @@ import {
   claimHeader,
   decodeJson,
   decryptedSize,
+  type EncryptionInfo,
   findAttachments,
   isBlobReference,
   isContentType,
@@ -19,14 +21,40 @@ import { rejectUnknownKeys } from "../options/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import type { Queryable } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import type { AttachmentCipher } from "./attachment-cipher.ts";
 import { type BlobHome, type BlobStore, isLocalStore } from "./blob-store.ts";
-import { type ByteSource, collectBytes, corrupt, limitBytes, Meter, tooLarge, verifyBytes } from "./bytes.ts";
-import { catchStreamErrors } from "./catch-stream-errors.ts";
+import {
+  type ByteSource,
+  catchStreamErrors,
+  collectBytes,
+  corrupt,
+  limitBytes,
+  Meter,
+  splitBytes,
+  tooLarge,
+  verifyBytes,
+} from "./bytes.ts";
 import { GuardedStore } from "./guarded-store.ts";
-import { type BlobUser, Ledger } from "./ledger.ts";
+import { type BlobUser, Ledger, uploadAbandoned } from "./ledger.ts";
 import type { ClaimCheckSettings } from "./options.ts";
-import { Uploads } from "./uploads.ts";
+
+type Bytes = AsyncIterable<Uint8Array>;
+
+/** Encrypts one attachment while it is streamed. */
+interface AttachmentEncryption extends Pick<EncryptionInfo, "keyId" | "salt"> {
+  seal(plain: Bytes): Bytes;
+}
+
+/** Encrypts and decrypts attachments with the keys of data subjects. */
+export interface AttachmentCipher {
+  /** Returns an encryption with the subject's key. Throws if `subject` is not a valid subject id. */
+  encryptionFor(subject: unknown): Promise<AttachmentEncryption>;
+  /**
+   * Returns a function that decrypts the stored bytes. It authenticates each chunk before it yields it, and throws at
+   * the first chunk that was changed. Throws if the subject was erased or has no key. A caller that holds a connection
+   * passes it as `within`: loading the key through the pool could deadlock when all connections do so.
+   */
+  decryptionFor(seal: EncryptionInfo, within?: Queryable): Promise<(stored: Bytes) => Bytes>;
+}
 
 /** Larger than any valid reference. */
 const MAX_REFERENCE_BYTES = 1_024;
@@ -169,7 +197,7 @@ export class ClaimCheck {
     contentType: string,
     subject: unknown,
   ): Promise<Attachment> {
-    const sealing = await this.#parts.sealer.sealingFor(subject);
+    const sealing = await this.#parts.sealer.encryptionFor(subject);
     const reference = await this.#putAttachment(new Meter(sealing.seal(bytes)));
     const { keyId, salt } = sealing;
     const sealed = { keyId, salt, plainBytes: decryptedSize(reference.bytes) };
@@ -195,7 +223,7 @@ export class ClaimCheck {
     const { observer, sealer } = this.#parts;
     const { sealed } = reference;
     const store = await this.#findStore(reference);
-    const opening = sealed === undefined ? undefined : await sealer.openingOf(sealed, within);
+    const opening = sealed === undefined ? undefined : await sealer.decryptionFor(sealed, within);
     const began = systemClock.monotonicMs();
     try {
       const stored = verifyBytes(await store.get(reference.key, neverAborted), reference);
@@ -323,4 +351,70 @@ function notAnAttachment(): never {
     "CLAIM_INVALID",
     "open() takes an attachment: the value that bus.attach() returned, unchanged.",
   );
+}
+
+/**
+ * Stores bytes under new keys. The row of a key is written before its first byte, so the collector never sees an object
+ * without a row that an open transaction or an upload in progress still needs.
+ */
+export class Uploads {
+  readonly #ledger: Ledger;
+  readonly #store: BlobStore;
+  readonly #touchEveryMs: number;
+
+  constructor(ledger: Ledger, store: BlobStore, graceMs: number) {
+    this.#ledger = ledger;
+    this.#store = store;
+    this.#touchEveryMs = graceMs / 4;
+  }
+
+  /** Stores the payload of a message. A rollback of `tx` leaves an object without a row, which the collector deletes. */
+  async putPayload(payload: Buffer, tx: Queryable | undefined, message: BlobUser): Promise<BlobReference> {
+    const store = this.#store;
+    const key = await this.#ledger.newKey(tx);
+    const sha256 = createHash("sha256").update(payload).digest("hex");
+    const reference = { store: store.id, key, bytes: payload.byteLength, sha256 };
+    await this.#ledger.recordBlob(tx, reference, message);
+    try {
+      if (tx !== undefined && isLocalStore(store)) await store.putIn(tx, key, splitBytes(payload));
+      else await store.put(key, splitBytes(payload), neverAborted);
+      return reference;
+    } catch (error) {
+      if (tx === undefined) await this.#discard(key);
+      throw error;
+    }
+  }
+
+  /** Stores bytes that no message uses yet. May take longer than the grace period as long as bytes keep arriving. */
+  async putAttachment(meter: Meter): Promise<BlobReference> {
+    const store = this.#store;
+    const key = await this.#ledger.newKey();
+    await this.#ledger.reserve(key, store.id);
+    try {
+      await store.put(key, this.#touchWhileReading(key, meter), neverAborted);
+      const reference = { store: store.id, key, ...meter.finish() };
+      await this.#ledger.complete(reference);
+      return reference;
+    } catch (error) {
+      const isAbandoned = !(await this.#discard(key));
+      throw isAbandoned && !meter.isBroken ? uploadAbandoned() : error;
+    }
+  }
+
+  async *#touchWhileReading(key: string, bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    let touchedMs = systemClock.monotonicMs();
+    for await (const piece of bytes) {
+      if (systemClock.monotonicMs() - touchedMs >= this.#touchEveryMs) {
+        await this.#ledger.touch(key);
+        touchedMs = systemClock.monotonicMs();
+      }
+      yield piece;
+    }
+  }
+
+  // Leaves what it cannot delete to the collector. Returns false only if the collector has already deleted the row.
+  async #discard(key: string): Promise<boolean> {
+    await this.#store.delete([key], neverAborted).catch(() => undefined);
+    return this.#ledger.discard(key).catch(() => true);
+  }
 }

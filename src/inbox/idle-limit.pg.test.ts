@@ -16,7 +16,7 @@ const receipt = {
   deadlineMs: 60_000,
 };
 
-/** An engine whose process stands still once its transaction is open: it says nothing any more. */
+/** An engine whose process freezes when its transaction is open: it runs no statements any more. */
 function stopped(engine: InboxEngine): InboxEngine {
   const begin = async (
     ...options: Parameters<InboxEngine["database"]["begin"]>
@@ -32,7 +32,7 @@ function stopped(engine: InboxEngine): InboxEngine {
   return { ...engine, database: { ...engine.database, begin } };
 }
 
-test("rule 13: a worker that is stopped in its handler keeps the message no longer than its lease", async () => {
+test("rule 13: a worker that freezes in its handler keeps the message no longer than its lease", async () => {
   const { engine } = await consumers({ leaseMs: LEASE_MS });
   let reached = (): void => undefined;
   const inside = new Promise<void>((resolve) => (reached = resolve));
@@ -47,7 +47,7 @@ test("rule 13: a worker that is stopped in its handler keeps the message no long
   await failed;
 });
 
-test("rule 13: a handler that waits for something else longer than the lease is not cut off while its process lives", async () => {
+test("rule 13: a handler may wait longer than the lease while its process lives", async () => {
   const { engine, pool } = await consumers({ leaseMs: LEASE_MS });
   const outcome = await receiveOnce(engine, receipt, async ({ tx }) => {
     const { rows } = await tx.query<{ pid: number }>("select pg_backend_pid() as pid");

@@ -17,7 +17,7 @@ test.each([
   },
 );
 
-test("a living process speaks up again and again, one word at a time, and not after the end", async () => {
+test("a live process runs empty statements repeatedly, one at a time, and none after the end", async () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   const answers: (() => void)[] = [];
@@ -40,7 +40,7 @@ test("a living process speaks up again and again, one word at a time, and not af
   expect(answers).toHaveLength(2);
 });
 
-test("a word that fails is no failure of its own", async () => {
+test("a failed empty statement is not reported", async () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   let words = 0;

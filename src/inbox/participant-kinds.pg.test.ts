@@ -7,7 +7,7 @@ const batch = { size: 50, wait: "20ms" } as const;
 
 type House = Awaited<ReturnType<typeof participants>>;
 
-const kinds: Record<string, (house: House) => void> = {
+const kinds: Record<string, (harness: House) => void> = {
   "bulk handlers": ({ registry }) => {
     registry.onBatch(Reserve, { consumer: "stock", batch }, async (messages, { tx }) => {
       for (const { id } of messages) await tx.query(insert, [id, "do"]);
@@ -33,10 +33,10 @@ const kinds: Record<string, (house: House) => void> = {
 };
 
 test.each(Object.keys(kinds))("%s follow the same rules for undo and repetition", async (kind) => {
-  const house = await participants();
-  kinds[kind]?.(house);
-  await house.start();
-  const { settled, replyTo } = house;
+  const harness = await participants();
+  kinds[kind]?.(harness);
+  await harness.start();
+  const { settled, replyTo } = harness;
   await settled(aCommand(Reserve, "d1"), aCommand(Reserve, "x1"), aCommand(Reserve, "x2"));
   await settled(aCommand(Reserve, "d2", { supersedes: ["d1"] }), aCommand(Reserve, "x3"));
   await settled(
@@ -44,31 +44,31 @@ test.each(Object.keys(kinds))("%s follow the same rules for undo and repetition"
     aCommand(Release, "u9", { undoes: ["d9"] }),
   );
   await settled(aCommand(Release, "u2", { undoes: ["d1", "d2"] }), aCommand(Reserve, "d9"));
-  expect((await house.did()).toSorted()).toEqual(["do d1", "do x1", "do x2", "do x3", "undo u1"]);
-  expect(house.skips().toSorted()).toEqual(["d2 superseded", "u2 already_undone", "u9 nothing_to_undo"]);
+  expect((await harness.did()).toSorted()).toEqual(["do d1", "do x1", "do x2", "do x3", "undo u1"]);
+  expect(harness.skips().toSorted()).toEqual(["d2 superseded", "u2 already_undone", "u9 nothing_to_undo"]);
   for (const id of ["d1", "d2", "u1", "u2", "u9"]) expect(replyTo(id)).toMatchObject([{ outcome: "done" }]);
-  expect(await house.deadLetters()).toEqual([]);
+  expect(await harness.deadLetters()).toEqual([]);
 });
 
-test("a command that refers to others shares no batch, and the rest of the batch is not held up", async () => {
-  const house = await participants();
+test("a command that refers to others is not batched, and does not delay the batch", async () => {
+  const harness = await participants();
   const sizes: number[] = [];
-  house.registry.onBatch(Reserve, { consumer: "stock", batch, concurrency: 1 }, (messages) => {
+  harness.registry.onBatch(Reserve, { consumer: "stock", batch, concurrency: 1 }, (messages) => {
     sizes.push(messages.length);
   });
-  await house.start();
+  await harness.start();
   const plain = (from: number) => Array.from({ length: 5 }, (_, n) => aCommand(Reserve, `x${from + n}`));
-  await house.settled(...plain(0), aCommand(Reserve, "d2", { supersedes: ["d1"] }), ...plain(5));
+  await harness.settled(...plain(0), aCommand(Reserve, "d2", { supersedes: ["d1"] }), ...plain(5));
   expect(sizes.toSorted((a, b) => a - b)).toEqual([1, 10]);
 });
 
 test("a skipped command is acknowledged in the transaction that settles it", async () => {
   const ackStatement = defineStatement("test.ack", "insert into ack values ('acked')");
-  const house = await participants({ transport: { ackStatement } });
-  kinds["statement handlers"]?.(house);
-  await house.pool.query("create table ack (note text)");
-  await house.start();
-  await house.settled(aCommand(Release, "u1", { undoes: ["d1"] }));
+  const harness = await participants({ transport: { ackStatement } });
+  kinds["statement handlers"]?.(harness);
+  await harness.pool.query("create table ack (note text)");
+  await harness.start();
+  await harness.settled(aCommand(Release, "u1", { undoes: ["d1"] }));
   const together = `select count(*)::int as n from ack join sagabox.consumer_inbox as seen on seen.xmin = ack.xmin`;
-  expect(await house.rows(`${together} where seen.event_id in ('u1', 'd1')`)).toEqual([{ n: 2 }]);
+  expect(await harness.rows(`${together} where seen.event_id in ('u1', 'd1')`)).toEqual([{ n: 2 }]);
 });

@@ -14,10 +14,10 @@ function gate() {
 }
 
 async function setup() {
-  const house = await participants();
+  const harness = await participants();
   const waiting = `select 1 from pg_locks as waits join pg_stat_activity as session using (pid)
                     where not waits.granted and session.datname = current_database()`;
-  const blocked = (sessions = 1) => until(async () => (await house.rows(waiting)).length >= sessions);
+  const blocked = (sessions = 1) => until(async () => (await harness.rows(waiting)).length >= sessions);
   const receipt = (id: string, type: string) => ({
     consumer: "stock",
     id,
@@ -31,8 +31,8 @@ async function setup() {
     tx
       .query("insert into effect (consumer, id, note) values ('stock', 'x', $1)", [what])
       .then(() => undefined);
-  const notes = async () => (await house.effects()).map(({ note }) => note);
-  return { ...house, blocked, receipt, write, notes };
+  const notes = async () => (await harness.effects()).map(({ note }) => note);
+  return { ...harness, blocked, receipt, write, notes };
 }
 
 const earlier = {
@@ -40,7 +40,7 @@ const earlier = {
   supersedes: undefined,
 };
 
-test("an undo that meets its do in the middle waits for it, and then undoes it", async () => {
+test("an undo waits for its running command, and then undoes it", async () => {
   const { engine, receipt, write, blocked, notes } = await setup();
   const [begun, hold] = [gate(), gate()];
   const doing = receiveOnce(engine, receipt("d1", Reserve.name), async ({ tx }) => {
@@ -60,7 +60,7 @@ test("an undo that meets its do in the middle waits for it, and then undoes it",
   expect(await notes()).toEqual(["do", "undo"]);
 });
 
-test("an undo that waits for a do that fails settles it: when it is tried again it is a duplicate", async () => {
+test("an undo that waits for a failing command settles it: the retry is a duplicate", async () => {
   const { engine, receipt, write, blocked, notes } = await setup();
   const [begun, hold] = [gate(), gate()];
   const doing = receiveOnce(engine, receipt("d1", Reserve.name), async ({ tx }) => {
@@ -85,7 +85,7 @@ test("an undo that waits for a do that fails settles it: when it is tried again 
   expect(await notes()).toEqual([]);
 });
 
-test("a do that comes while its undo finds nothing waits, and is a duplicate", async () => {
+test("a command that arrives during its undo waits, and is a duplicate", async () => {
   const { engine, receipt, write, blocked, notes } = await setup();
   const [begun, hold] = [gate(), gate()];
   const undoing = receiveReferring(engine, receipt("u1", Release.name), {
@@ -105,7 +105,7 @@ test("a do that comes while its undo finds nothing waits, and is a duplicate", a
   expect(await notes()).toEqual([]);
 });
 
-test("two undos of one do at the same time: one runs, the other waits and is told that it is undone", async () => {
+test("of two concurrent undos one runs, and the other waits and finds the command undone", async () => {
   const { engine, receipt, write, blocked, notes } = await setup();
   await receiveOnce(engine, receipt("d1", Reserve.name), ({ tx }) => write(tx, "do"));
   const [begun, hold] = [gate(), gate()];
@@ -132,7 +132,7 @@ test("two undos of one do at the same time: one runs, the other waits and is tol
   expect(await notes()).toEqual(["do", "undo"]);
 });
 
-test("an undo in the middle of its claims and a copy of the do wait in turn, never for each other", async () => {
+test("an undo and a copy of its command wait for each other without a deadlock", async () => {
   const { engine, receipt, write, blocked, notes } = await setup();
   const [begun, hold] = [gate(), gate()];
   const doing = receiveOnce(engine, receipt("d15", Reserve.name), async () => {
@@ -160,29 +160,29 @@ test("an undo in the middle of its claims and a copy of the do wait in turn, nev
   expect(await notes()).toEqual([]);
 });
 
-test("a refusal never denies what an earlier copy did in the meantime", async () => {
-  const house = await setup();
-  const { registry, blocked, settled, replyTo, observer } = house;
+test("a refusal does not hide the effect of an earlier copy", async () => {
+  const harness = await setup();
+  const { registry, blocked, settled, replyTo, observer } = harness;
   registry.on(Reserve, { consumer: "stock" }, async ({ id }, { tx }) => {
     if (id === "d1") {
-      await house.write(tx, "do");
+      await harness.write(tx, "do");
       return { place: "A1" };
     }
-    await house.publish(aCommand(Reserve, "d1"));
+    await harness.publish(aCommand(Reserve, "d1"));
     await blocked(); // it waits for us, and gets its turn as soon as this transaction is rolled back
     throw refuse("sold out");
   });
-  await house.start();
+  await harness.start();
   await settled(aCommand(Reserve, "d2", { supersedes: ["d1"] }));
   const [reply] = replyTo("d2");
-  const done = (await house.notes()).length === 1;
+  const done = (await harness.notes()).length === 1;
   expect(reply).toMatchObject(done ? { outcome: "done", reply: { place: "A1" } } : { reason: "refused" });
   expect(observer.of("consumer.duplicate")).toHaveLength(done ? 0 : 1);
 });
 
-test("whatever the order, a do and its copies are carried out at most once and undone exactly as often", async () => {
-  const house = await setup();
-  const { registry, pool, settled, observer, deadLetters } = house;
+test("in any order, a command and its copies are executed at most once and undone exactly as often", async () => {
+  const harness = await setup();
+  const { registry, pool, settled, observer, deadLetters } = harness;
   await pool.query("create table ledger (item text, what text)");
   const write = "insert into ledger values ($1, $2)";
   registry.on(Reserve, { consumer: "stock", concurrency: 12 }, async ({ id }, { tx }) => {
@@ -192,7 +192,7 @@ test("whatever the order, a do and its copies are carried out at most once and u
   registry.on(Release, { consumer: "stock" }, async ({ id }, { tx }) => {
     await tx.query(write, [id.split(":")[0], "undo"]);
   });
-  await house.start();
+  await harness.start();
   const items = Array.from({ length: 120 }, (_, n) => `i${n}`);
   const ofItem = (item: string): Message[] => {
     const [d1, d2, d3] = ["d1", "d2", "d3"].map((name) => `${item}:${name}`) as [string, string, string];
@@ -205,7 +205,7 @@ test("whatever the order, a do and its copies are carried out at most once and u
       aCommand(Release, `${item}:u2`, { undoes }),
     ];
   };
-  // Each item in another order; what is in one place of the list meets in the consumer.
+  // Each item has another order. Messages that are close in the list run concurrently.
   const messages = items.flatMap((item, n) => permuted(ofItem(item), n));
   await settled(...messages, ...messages.slice(0, 50));
   const { rows } = await pool.query<{ item: string; done: number; undone: number }>(
@@ -215,11 +215,11 @@ test("whatever the order, a do and its copies are carried out at most once and u
   expect(rows.filter(({ done, undone }) => done !== 1 || undone !== 1)).toEqual([]);
   expect(rows.length).toBeGreaterThan(10);
   expect(rows.length).toBeLessThan(items.length);
-  expect(observer.of("consumer.retried")).toEqual([]); // nobody deadlocked
+  expect(observer.of("consumer.retried")).toEqual([]); // no deadlock
   expect(await deadLetters()).toEqual([]);
 });
 
-/** The n-th of all orders. */
+/** The n-th permutation. */
 function permuted<T>(list: readonly T[], n: number): T[] {
   const rest = [...list];
   let left = n;

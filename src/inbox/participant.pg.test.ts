@@ -7,23 +7,23 @@ import type { HandlerContext } from "./handler.ts";
 const write = (what: string, id: string, { tx, consumer }: HandlerContext) =>
   tx.query("insert into effect (consumer, id, note) values ($1, $2, $3)", [consumer, id, what]);
 
-/** A stock that reserves, unless told to refuse, and releases. */
+/** Handlers that reserve and release stock. A reservation can be refused. */
 async function setup({ reserves = true } = {}) {
-  const house = await participants();
+  const harness = await participants();
   if (reserves) {
-    house.registry.on(Reserve, { consumer: "stock" }, async ({ id, data }, context) => {
+    harness.registry.on(Reserve, { consumer: "stock" }, async ({ id, data }, context) => {
       await write("do", id, context);
       if (data.refuse !== undefined) throw refuse(data.refuse);
       return { place: `shelf of ${id}` };
     });
   }
-  house.registry.on(Release, { consumer: "stock" }, async ({ id }, context) => {
+  harness.registry.on(Release, { consumer: "stock" }, async ({ id }, context) => {
     await write("undo", id, context);
   });
-  await house.start();
+  await harness.start();
   const seen = async (id: string) =>
-    (await house.rows("select effect, undone_by from sagabox.consumer_inbox where event_id = $1", [id]))[0];
-  return { ...house, seen };
+    (await harness.rows("select effect, undone_by from sagabox.consumer_inbox where event_id = $1", [id]))[0];
+  return { ...harness, seen };
 }
 
 const refusing = { data: '{"refuse":"card declined"}' };
@@ -38,17 +38,17 @@ test("S-23: a refusal rolls back, is answered with its reason, and is remembered
   expect(await deadLetters()).toEqual([]);
 });
 
-test("a message that is ignored is answered as ignored, and one that nobody asked about not at all", async () => {
-  const house = await participants();
-  house.registry.on(Release, { consumer: "stock" }, () => {
+test("an ignored command gets a reply that says so if it requested one", async () => {
+  const harness = await participants();
+  harness.registry.on(Release, { consumer: "stock" }, () => {
     throw ignore("not ours");
   });
-  await house.start();
-  await house.settled(aCommand(Release, "asked"), aCommand(Release, "told", { headers: {} }));
-  expect(house.replies).toMatchObject([
+  await harness.start();
+  await harness.settled(aCommand(Release, "asked"), aCommand(Release, "told", { headers: {} }));
+  expect(harness.replies).toMatchObject([
     { requestId: "asked", outcome: "failed", reason: "ignored", error: "not ours" },
   ]);
-  expect(await house.rows("select event_id, effect from sagabox.consumer_inbox order by 1")).toEqual([
+  expect(await harness.rows("select event_id, effect from sagabox.consumer_inbox order by 1")).toEqual([
     { event_id: "asked", effect: false },
     { event_id: "told", effect: false },
   ]);
@@ -65,7 +65,7 @@ test("replies to a command of a saga carry its id, and it is their key; others h
   expect(told).toEqual([[["saga-7", "saga-7"]], [["saga-7", "saga-7"]], [[undefined, undefined]]]);
 });
 
-test("I-13: an undo before its do runs no handler, is answered as done, and makes the late do a duplicate", async () => {
+test("I-13: an undo before its command runs no handler, is answered as done, and makes the late command a duplicate", async () => {
   const { settled, replyTo, skips, did, observer } = await setup();
   await settled(aCommand(Release, "u1", { undoes: ["d1", "d2"] }));
   expect(skips()).toEqual(["u1 nothing_to_undo"]);
@@ -80,26 +80,26 @@ test("I-13: an undo before its do runs no handler, is answered as done, and make
   expect(await did()).toEqual([]);
 });
 
-test("a do that died, was taken back, and is replayed by a person has no effect any more", async () => {
-  const house = await participants();
+test("a command that was dead-lettered and undone has no effect when it is replayed", async () => {
+  const harness = await participants();
   let broken = true;
-  house.registry.on(Reserve, { consumer: "stock" }, async ({ id }, context) => {
+  harness.registry.on(Reserve, { consumer: "stock" }, async ({ id }, context) => {
     if (broken) throw permanent("the shelf is on fire");
     await write("do", id, context);
     return { place: "A1" };
   });
-  house.registry.on(Release, { consumer: "stock" }, () => undefined);
-  await house.start();
-  await house.settled(aCommand(Reserve, "d1"));
-  await house.settled(aCommand(Release, "u1", { undoes: ["d1"] }));
+  harness.registry.on(Release, { consumer: "stock" }, () => undefined);
+  await harness.start();
+  await harness.settled(aCommand(Reserve, "d1"));
+  await harness.settled(aCommand(Release, "u1", { undoes: ["d1"] }));
   broken = false;
-  await house.settled(aCommand(Reserve, "d1"));
-  expect(await house.deadLetters()).toMatchObject([{ messageId: "d1" }]);
-  expect(house.observer.of("consumer.duplicate")).toMatchObject([{ id: "d1" }]);
-  expect(await house.did()).toEqual([]);
+  await harness.settled(aCommand(Reserve, "d1"));
+  expect(await harness.deadLetters()).toMatchObject([{ messageId: "d1" }]);
+  expect(harness.observer.of("consumer.duplicate")).toMatchObject([{ id: "d1" }]);
+  expect(await harness.did()).toEqual([]);
 });
 
-test("I-13: a do is undone once, however many undos come", async () => {
+test("I-13: a command is undone once, for any number of undos", async () => {
   const { settled, replyTo, skips, did, seen } = await setup();
   await settled(aCommand(Reserve, "d1"));
   await settled(aCommand(Release, "u1", { undoes: ["d1"] }));
@@ -110,22 +110,22 @@ test("I-13: a do is undone once, however many undos come", async () => {
   expect(await seen("d1")).toEqual({ effect: true, undone_by: "u1" });
 });
 
-test("an undo that fails leaves the do to be undone by the next", async () => {
-  const house = await participants();
-  house.registry.on(Reserve, { consumer: "stock" }, () => ({ place: "A1" }));
-  house.registry.on(Release, { consumer: "stock" }, async ({ id }, context) => {
+test("after a failed undo the next one undoes the command", async () => {
+  const harness = await participants();
+  harness.registry.on(Reserve, { consumer: "stock" }, () => ({ place: "A1" }));
+  harness.registry.on(Release, { consumer: "stock" }, async ({ id }, context) => {
     await write("undo", id, context);
     if (id === "u1") throw permanent("the shelf is locked");
   });
-  await house.start();
-  await house.settled(aCommand(Reserve, "d1"));
-  await house.settled(aCommand(Release, "u1", { undoes: ["d1"] }));
-  await house.settled(aCommand(Release, "u2", { undoes: ["d1"] }));
-  expect(await house.did()).toEqual(["undo u2"]);
-  expect(house.replyTo("u1")).toMatchObject([{ outcome: "failed", reason: "rejected" }]);
+  await harness.start();
+  await harness.settled(aCommand(Reserve, "d1"));
+  await harness.settled(aCommand(Release, "u1", { undoes: ["d1"] }));
+  await harness.settled(aCommand(Release, "u2", { undoes: ["d1"] }));
+  expect(await harness.did()).toEqual(["undo u2"]);
+  expect(harness.replyTo("u1")).toMatchObject([{ outcome: "failed", reason: "rejected" }]);
 });
 
-test("what was refused needs no undo", async () => {
+test("a refused command needs no undo", async () => {
   const { settled, skips, did } = await setup();
   await settled(aCommand(Reserve, "d1", refusing));
   await settled(aCommand(Release, "u1", { undoes: ["d1"] }));
@@ -133,14 +133,14 @@ test("what was refused needs no undo", async () => {
   expect(await did()).toEqual([]);
 });
 
-test("a consumer that does not carry out the do leaves the undo to its handler", async () => {
-  const house = await setup({ reserves: false });
-  await house.settled(aCommand(Release, "u1", { undoes: ["d1"] }));
-  expect(await house.did()).toEqual(["undo u1"]);
-  expect(await house.rows("select event_id from sagabox.consumer_inbox")).toEqual([{ event_id: "u1" }]);
+test("a consumer without a handler for the command runs the handler of the undo", async () => {
+  const harness = await setup({ reserves: false });
+  await harness.settled(aCommand(Release, "u1", { undoes: ["d1"] }));
+  expect(await harness.did()).toEqual(["undo u1"]);
+  expect(await harness.rows("select event_id from sagabox.consumer_inbox")).toEqual([{ event_id: "u1" }]);
 });
 
-test("a repeated do that was carried out before is answered with the first reply, and has no second effect", async () => {
+test("a repeated command that was executed gets the first reply, and has no second effect", async () => {
   const { settled, replyTo, skips, did } = await setup();
   await settled(aCommand(Reserve, "d1"));
   await settled(aCommand(Reserve, "d2", { supersedes: ["d1"] }));
@@ -153,7 +153,7 @@ test("a repeated do that was carried out before is answered with the first reply
   expect(await did()).toEqual(["do d1", "undo u1"]);
 });
 
-test("a repeated do that comes first is carried out, and makes the one it stands for a duplicate", async () => {
+test("a repeated command that comes first is executed, and makes the first one a duplicate", async () => {
   const { settled, replyTo, did, observer } = await setup();
   await settled(aCommand(Reserve, "d2", { supersedes: ["d1"] }));
   await settled(aCommand(Reserve, "d1"));
@@ -163,7 +163,7 @@ test("a repeated do that comes first is carried out, and makes the one it stands
   expect(await did()).toEqual(["do d2", "undo u1"]);
 });
 
-test("what a refused do stands for is not carried out later", async () => {
+test("the first copy of a refused command is not executed later", async () => {
   const { settled, replyTo, did } = await setup();
   await settled(aCommand(Reserve, "d2", { supersedes: ["d1"], ...refusing }));
   await settled(aCommand(Reserve, "d1"));
@@ -183,13 +183,13 @@ test.each(["stock.reserve", "stock.reserve a b", "stock.reserve u1"])(
   },
 );
 
-test("events cannot take anything back", async () => {
+test("events cannot undo commands", async () => {
   const { settled, did, skips } = await setup();
   await settled(aCommand(Release, "u1", { undoes: ["d1"], kind: "event" }));
   expect([await did(), skips()]).toEqual([["undo u1"], []]);
 });
 
-test("I-13: an undo of a command so old that its dedupe row may be gone is left to the handler", async () => {
+test("I-13: the undo of a command whose dedupe row may be deleted runs its handler", async () => {
   const { settled, did, skips } = await setup();
   const old = "018bcfe5-6800-7000-8000-000000000001"; // made in 2023
   await settled(aCommand(Release, "u1", { undoes: [old] }));

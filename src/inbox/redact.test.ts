@@ -4,7 +4,7 @@ import { permanent, readVerdict } from "../errors/index.ts";
 import { toHandlerError } from "./receive-once.ts";
 import { redact } from "./redact.ts";
 
-test("C-15: personal texts leave the message, the stack and the causes, and the error stays what it was", () => {
+test("C-15: personal data is removed from the message, the stack and the causes, and the error keeps its class", () => {
   const cause = Object.assign(new Error("duplicate key"), { detail: "Key (mail)=(ada@example.org) exists" });
   const error = permanent("no account for ada@example.org", { cause });
   redact(error, ["ada@example.org"]);
@@ -13,20 +13,20 @@ test("C-15: personal texts leave the message, the stack and the causes, and the 
   expect(readVerdict(error)).toMatchObject({ kind: "permanent" });
 });
 
-test("very short texts are left alone: taking every «a» out would make an error unreadable", () => {
+test("very short texts are kept: without every «a» an error would be unreadable", () => {
   const error = new Error("a b c");
   redact(error, ["a"]);
   expect(error.message).toBe("a b c");
 });
 
-test("C-15: a cause that is no error is a text like any other", () => {
+test("C-15: personal data is removed from a cause that is not an error", () => {
   const error = new Error("mail failed", { cause: "no mailbox ada@example.org" });
   expect(describeFailure(redact(error, ["ada@example.org"])).errorMessage).toBe(
     "mail failed ← no mailbox [personal]",
   );
 });
 
-test("C-15: a text that was thrown instead of an error is shown like the message of one", () => {
+test("C-15: a thrown string is shown like the message of an error", () => {
   const error = redact(toHandlerError("no mailbox ada@example.org"), ["ada@example.org"]);
   expect(describeFailure(error)).toMatchObject({
     errorType: "HANDLER_FAILED",

@@ -8,7 +8,7 @@ const Placed = event("order.placed", { schema: z.object({}) });
 const Paid = event("order.paid", { schema: z.object({}), topic: "money" });
 const nothing = (): void => undefined;
 
-test("a consumer gathers its handlers, their topics and its defaults", () => {
+test("a consumer has its handlers, their topics and the default options", () => {
   const registry = new HandlerRegistry(() => undefined);
   registry.on(Placed, { consumer: "billing" }, nothing);
   registry.onBatch(Paid, { consumer: "billing" }, nothing);
@@ -33,7 +33,7 @@ test("a consumer gathers its handlers, their topics and its defaults", () => {
   expect(billing?.handlers.get("order.paid")?.settings.batch).toEqual({ size: 50, waitMs: 0 });
 });
 
-test("B7: a consumer may begin at a time; two handlers may say the same time, and nothing else is taken for one", () => {
+test("B7: a consumer may begin at a time, two handlers may give equal times, and other values are rejected", () => {
   const registry = new HandlerRegistry();
   const time = "2026-01-02T03:04:05.678Z";
   registry.on(Placed, { consumer: "billing", from: { time: new Date(time) } }, nothing);
@@ -57,7 +57,7 @@ test("B7: a consumer may begin at a time; two handlers may say the same time, an
   expect(() => registry.on(Third, { consumer: "billing", from: other }, nothing)).toThrow('"from"');
 });
 
-test("a second handler for the same consumer and message is refused", () => {
+test("a second handler for one consumer and contract is rejected", () => {
   const registry = new HandlerRegistry();
   registry.on(Placed, { consumer: "billing" }, nothing);
   expect(() => registry.on(Placed, { consumer: "billing" }, nothing)).toThrow(
@@ -67,7 +67,7 @@ test("a second handler for the same consumer and message is refused", () => {
   expect(registry.consumers()).toHaveLength(2);
 });
 
-test("handlers of one consumer may say the same about it, but not different things", () => {
+test("handlers of one consumer may give equal options but not different ones", () => {
   const registry = new HandlerRegistry();
   registry.on(Placed, { consumer: "billing", concurrency: 4 }, nothing);
   expect(() => registry.on(Paid, { consumer: "billing", concurrency: 5 }, nothing)).toThrow('"concurrency"');
@@ -86,14 +86,14 @@ test.each([
   expect(() => new HandlerRegistry().on(Placed, options as never, nothing)).toThrow(complaint);
 });
 
-test("a consumer without a name is told where it is missing", () => {
+test("a missing consumer name is reported", () => {
   const registry = new HandlerRegistry(() => undefined);
   expect(() => registry.on(Placed, {} as { consumer: string }, nothing)).toThrowError(
     "on().consumer must be a string, but is undefined.",
   );
 });
 
-test("without a handler and without a statement there is nothing to register", () => {
+test("a registration needs a handler or a statement", () => {
   expect(() => new HandlerRegistry().on(Placed, { consumer: "billing" } as never)).toThrow("needs either");
   expect(() => new HandlerRegistry().onBatch(Placed, { consumer: "billing" }, undefined as never)).toThrow(
     "onBatch",
@@ -109,7 +109,7 @@ test("D5: a dedupe row outlives every copy that could still be replayed, and nev
   expect(() => inboxRetentionMs({ retentoin: "6d" } as never)).toThrow('Did you mean "retention"?');
 });
 
-test("a handler that comes after the consumers have begun is refused: it would never be called", () => {
+test("a handler registered after the start is rejected", () => {
   const registry = new HandlerRegistry();
   registry.on(Placed, { consumer: "billing" }, nothing);
   registry.close();

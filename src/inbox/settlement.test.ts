@@ -6,7 +6,7 @@ import type { InboxEngine } from "./engine.ts";
 import type { InFlightDelivery } from "./in-flight-delivery.ts";
 import { Settlement } from "./settlement.ts";
 
-test("what was handled together is acknowledged together: who has trouble is asked again, the others once", async () => {
+test("a batch is acknowledged together: failed acknowledgements are retried, the others run once", async () => {
   const observer = new RecordingObserver();
   const asked: string[] = [];
   const lost = new AbortController();
@@ -46,7 +46,7 @@ test("what was handled together is acknowledged together: who has trouble is ask
   expect(observer.of("storage.failed")).toHaveLength(2);
 });
 
-test("a consumer that gave up acknowledges nothing any more", async () => {
+test("a stopped consumer acknowledges nothing", async () => {
   const givenUp = new AbortController();
   givenUp.abort();
   const ack = (): Promise<void> => Promise.reject(new Error("must not be asked"));

@@ -12,22 +12,22 @@ test.each([
 ])(
   "%s, a handler whose failures are never charged is tried ever less often, and loses nothing by it",
   async (_, batch) => {
-    const house = await consumers();
+    const harness = await consumers();
     let broken = true;
     const retry = { firstDelay: 1, factor: 10, maxDelay: 200, maxAttempts: 2 } as const;
     const classify = () => "infrastructure" as const;
-    house.registry.on(OrderPlaced, { consumer: "billing", retry, classify, ...batch }, () => {
+    harness.registry.on(OrderPlaced, { consumer: "billing", retry, classify, ...batch }, () => {
       if (broken) throw new Error("the rates are not there yet");
     });
-    await house.start();
-    await house.publish(aMessage({ id: "a" }), aMessage({ id: "b" }));
-    await house.observer.until("consumer.retried", 8);
+    await harness.start();
+    await harness.publish(aMessage({ id: "a" }), aMessage({ id: "b" }));
+    await harness.observer.until("consumer.retried", 8);
     broken = false;
-    const told = house.observer.of("consumer.retried");
+    const told = harness.observer.of("consumer.retried");
     expect(told.filter(({ attempt, charged }) => attempt !== 1 || charged)).toEqual([]);
     // Drawn from up to 1, 10, 100, 200 ms: a flat wait would never be longer than the first.
     expect(Math.max(...told.map(({ delayMs }) => delayMs))).toBeGreaterThan(1);
-    await house.observer.until("consumer.processed", 2);
-    expect(house.observer.of("dead_letter.buried")).toEqual([]);
+    await harness.observer.until("consumer.processed", 2);
+    expect(harness.observer.of("dead_letter.buried")).toEqual([]);
   },
 );

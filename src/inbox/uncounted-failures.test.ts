@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { UncountedFailures } from "./process-delivery.ts";
 
-test("failures of a delivery are counted until it is forgotten or charged", () => {
+test("failures of a delivery are counted until it is settled or an attempt is counted", () => {
   const failures = new UncountedFailures();
   const fails = (id: string): number => failures.count(id, "infrastructure");
   expect(["a", "a", "b", "a"].map(fails)).toEqual([0, 1, 0, 2]);
@@ -12,7 +12,7 @@ test("failures of a delivery are counted until it is forgotten or charged", () =
   expect(fails("b")).toBe(0);
 });
 
-test("no more deliveries are known than there is room for: the one that failed longest ago goes first", () => {
+test("the number of tracked deliveries is limited: the one that failed longest ago is removed first", () => {
   const failures = new UncountedFailures(2);
   for (const id of ["a", "b", "a", "c"]) failures.count(id, "infrastructure");
   expect(["a", "c", "b"].map((id) => failures.count(id, "infrastructure"))).toEqual([2, 1, 0]);

@@ -78,7 +78,7 @@ export class MessageCipher {
     if (paths === undefined) throw tooManyFields(contract.name);
     if (paths.length === 0) return { data, headers: noHeaders };
     const subject = this.#index.subject(readSubject(contract, data));
-    const key = await this.#keys.keyForEncryption(subject, tx);
+    const key = await this.#keys.getEncryptionKey(subject, tx);
     const cipher = new FieldCipher(key, createBinding(message));
     const encrypted = new Map(paths.map((path) => [path, cipher.encrypt(valueAt(data, path), path)]));
     const header = formatEncryptedHeader({ keyId: key.keyId, fields: personal.fields });
@@ -101,7 +101,7 @@ export class MessageCipher {
     const subjectId = readSubjectUnlessErased(contract, data);
     // The subject of the command was erased. A reply without a known subject could not be erased later.
     if (subjectId === undefined) return replaceAt(reply, new Map(paths.map((path) => [path, erased])));
-    const key = await this.#keys.keyForEncryption(this.#index.subject(subjectId), tx);
+    const key = await this.#keys.getEncryptionKey(this.#index.subject(subjectId), tx);
     const cipher = new FieldCipher(key, { purpose: "reply", id: contract.name });
     return replaceAt(reply, new Map(paths.map((path) => [path, cipher.encrypt(valueAt(reply, path), path)])));
   }

@@ -49,7 +49,7 @@ export class SubjectKeys {
    * Finds or creates the key for new data of a subject. A new key is inserted in the given transaction. The method waits
    * for no lock and, with a transaction, for no other connection.
    */
-  async keyForEncryption(subject: string, tx?: Queryable): Promise<DataKey> {
+  async getEncryptionKey(subject: string, tx?: Queryable): Promise<DataKey> {
     const { cache, database, sql } = this.#parts;
     const kept = cache.getCurrent(subject);
     if (kept !== undefined) return kept;

@@ -16,7 +16,7 @@ const keyOf = (keyId: string): DataKey => ({ keyId, subject: "s", bytes: randomB
 /** A vault with these keys; the first belongs to every subject. */
 function vaultWith(found: Readonly<Record<string, FoundKey>>) {
   const keys = {
-    keyForEncryption: () => Promise.resolve(Object.values(found)[0]),
+    getEncryptionKey: () => Promise.resolve(Object.values(found)[0]),
     find: (keyId: string) => Promise.resolve(found[keyId] ?? "unknown"),
   };
   const index = { subject: (subject: string) => `index of ${subject}` };
@@ -24,7 +24,7 @@ function vaultWith(found: Readonly<Record<string, FoundKey>>) {
 }
 
 async function sealedBy(vault: ReturnType<typeof vaultWith>) {
-  const sealing = await vault.sealingFor("c-17");
+  const sealing = await vault.encryptionFor("c-17");
   return { salt: sealing.salt, stored: await buffer(sealing.seal(pieces(Buffer.from("a scan")))) };
 }
 
@@ -34,7 +34,7 @@ test("an attachment is decrypted with its own key and salt only", async () => {
   const other = vaultWith({ [KEY_ID]: keyOf(KEY_ID) });
   const { salt, stored } = await sealedBy(vault);
   const opened = async (by: typeof vault, seal: { keyId: string; salt: string }): Promise<string> => {
-    const open = await by.openingOf(seal);
+    const open = await by.decryptionFor(seal);
     return buffer(open(pieces(stored))).then(String, (error: { code: string }) => error.code);
   };
   expect(await opened(vault, { keyId: KEY_ID, salt })).toBe("a scan");
@@ -54,22 +54,24 @@ test("equal bytes are encrypted differently each time", async () => {
 test("an erased subject and a missing key are reported before any byte is read", async () => {
   const vault = vaultWith({ [KEY_ID]: "erased" });
   const seal = { keyId: KEY_ID, salt: "A".repeat(22) };
-  await expect(vault.openingOf(seal)).rejects.toMatchObject({ code: "PRIVACY_ERASED" });
+  await expect(vault.decryptionFor(seal)).rejects.toMatchObject({ code: "PRIVACY_ERASED" });
   const unknown = { ...seal, keyId: "u".repeat(22) };
-  await expect(vault.openingOf(unknown)).rejects.toMatchObject({ code: "PRIVACY_SEALED" });
-  await expect(attachmentVault(undefined).openingOf(seal)).rejects.toMatchObject({ code: "PRIVACY_SEALED" });
+  await expect(vault.decryptionFor(unknown)).rejects.toMatchObject({ code: "PRIVACY_SEALED" });
+  await expect(attachmentVault(undefined).decryptionFor(seal)).rejects.toMatchObject({
+    code: "PRIVACY_SEALED",
+  });
 });
 
 test.each([undefined, null, "", "  ", 17, "x".repeat(1_025)])(
   "%j is not a valid subject",
   async (subject) => {
     const vault = vaultWith({ [KEY_ID]: keyOf(KEY_ID) });
-    await expect(vault.sealingFor(subject)).rejects.toMatchObject({ code: "PRIVACY_SUBJECT_INVALID" });
+    await expect(vault.encryptionFor(subject)).rejects.toMatchObject({ code: "PRIVACY_SUBJECT_INVALID" });
   },
 );
 
 test("without keys encryption fails, and the error says what to do", async () => {
-  await expect(attachmentVault(undefined).sealingFor("c-17")).rejects.toMatchObject({
+  await expect(attachmentVault(undefined).encryptionFor("c-17")).rejects.toMatchObject({
     code: "PRIVACY_KEYS_MISSING",
     message: expect.stringContaining("SAGABOX_KEY_RING_FILE"),
   });

@@ -28,7 +28,7 @@ interface TextCipher {
 export function createSagaVault({ keys, index }: PrivacyEngine) {
   return {
     forPerson: async (subject: string, tx: Queryable): Promise<TextCipher> =>
-      createTextCipher(await keys.keyForEncryption(index.subject(subject), tx)),
+      createTextCipher(await keys.getEncryptionKey(index.subject(subject), tx)),
     find: async ({ $sealed }: Encrypted, tx?: Queryable): Promise<TextCipher | "erased" | "sealed"> => {
       const keyId = parseToken($sealed)?.keyId;
       if (keyId === undefined) throw decryptionFailed();
@@ -56,15 +56,15 @@ const SALT_BYTES = 16;
 /** Creates the ciphers for attachments. `engine` is undefined in a process without keys. */
 export function attachmentVault(engine: Pick<PrivacyEngine, "keys" | "index"> | undefined) {
   return {
-    sealingFor: async (subject: unknown): Promise<EncryptionHeader & { seal(plain: Bytes): Bytes }> => {
+    encryptionFor: async (subject: unknown): Promise<EncryptionHeader & { seal(plain: Bytes): Bytes }> => {
       const person = checkSubject(subject);
       if (engine === undefined) throw keysMissing("an attachment");
-      const key = await engine.keys.keyForEncryption(engine.index.subject(person));
+      const key = await engine.keys.getEncryptionKey(engine.index.subject(person));
       const salt = Buffer.from(randomBytes(SALT_BYTES)).toString("base64url");
       const stream = streamKey(key, salt);
       return { keyId: key.keyId, salt, seal: (plain) => encryptChunks(stream, plain) };
     },
-    openingOf: async (
+    decryptionFor: async (
       { keyId, salt }: EncryptionHeader,
       within?: Queryable,
     ): Promise<(stored: Bytes) => Bytes> => {

@@ -2,7 +2,7 @@ import { EventEmitter, once } from "node:events";
 import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { expect, test } from "vitest";
-import { catchStreamErrors } from "./catch-stream-errors.ts";
+import { catchStreamErrors } from "./bytes.ts";
 
 async function all(source: ReturnType<typeof catchStreamErrors>): Promise<string> {
   return (await buffer(source as AsyncIterable<Uint8Array>)).toString();

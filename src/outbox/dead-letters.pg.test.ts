@@ -18,7 +18,7 @@ test("A7: after its last attempt a message is a dead letter, with its attempts a
   await harness.publish(outgoing({ id: "a", maxAttempts: 3 }));
   await harness.relay(atOnce).start();
   await harness.observer.until("dead_letter.buried");
-  const error_message = 'told to answer "rejected"';
+  const error_message = 'scripted outcome "rejected"';
   expect(await harness.rows(LETTER)).toEqual([
     { message_id: "a", reason: "exhausted", attempts: 3, error_message, held_seq: null },
   ]);
@@ -38,7 +38,7 @@ test("A7: delays grow with each failure, and the row stores attempts and the las
     [3, 80],
   ]);
   const [row] = await harness.rows<{ attempts: number; last_error: string }>("select * from sagabox.outbox");
-  expect(row).toMatchObject({ last_error: 'told to answer "rejected"' });
+  expect(row).toMatchObject({ last_error: 'scripted outcome "rejected"' });
   expect(row?.attempts).toBeGreaterThanOrEqual(3);
 });
 

@@ -4,7 +4,7 @@ import { deadLetterStore, discardDeadLetter, replayDeadLetter } from "../dead-le
 
 const EVENT = `select status, attempts, last_error, published_at is not null as published
                  from sagabox.outbox_events where event_id = 'a'`;
-const refused = 'told to answer "refused"';
+const refused = 'scripted outcome "refused"';
 
 async function buried(holdsOnDeath: boolean) {
   const harness = await relays();

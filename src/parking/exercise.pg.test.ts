@@ -26,9 +26,9 @@ const skipped = exerciseTransport(
 
 test("B1: a broker with parking passes the cases of the broker alone", () => {
   expect([...new Set(skipped.map(({ reason }) => reason))].toSorted()).toEqual([
-    "it claims replays",
-    "it does not claim rejectsUnrouted",
-    "no process of it can die alone",
-    "the lot has a prefetch of its own",
+    "a process of the transport cannot crash alone",
+    "parked messages have a prefetch of their own",
+    "the transport does not support rejectsUnrouted",
+    "the transport supports replays",
   ]);
 });

@@ -38,7 +38,7 @@ async function effects(pool: pg.Pool, orderId: string): Promise<string[]> {
   return (await pool.query<{ what: string }>(sql, [orderId])).rows.map(({ what }) => what);
 }
 
-test("a saga with send, run and tx steps keeps each effect once, wherever a process dies", async () => {
+test("a saga with send, run and tx steps has each effect once after any crash", async () => {
   const { pool, saga, calls, makeBus } = await setup();
   // #region crash
   const { transitions, crashes, status } = await crashAtEveryStep({
@@ -60,7 +60,7 @@ test("a saga with send, run and tx steps keeps each effect once, wherever a proc
   expect(calls.length).toBeGreaterThan(2 * transitions + 1);
 }, 120_000);
 
-test("what was done is undone once, wherever a process dies on the way back", async () => {
+test("each effect is undone once after any crash during compensation", async () => {
   const { pool, saga, makeBus } = await setup({ declines: true });
   const { transitions, crashes, status } = await crashAtEveryStep({
     database: pool,
@@ -72,7 +72,7 @@ test("what was done is undone once, wherever a process dies on the way back", as
   expect([status, crashes]).toEqual(["compensated", 2 * transitions]);
 }, 120_000);
 
-test("what has to come from outside is brought to whichever process is alive", async () => {
+test("drive is called for the bus that is running", async () => {
   const { pool, makeBus } = await setup();
   const saga = approval();
   // #region drive
@@ -97,7 +97,7 @@ test("what has to come from outside is brought to whichever process is alive", a
   expect(report).toEqual({ transitions: 2, crashes: 4, status: "completed" });
 }, 120_000);
 
-test("a step that cannot bear a second try is found, and where", async () => {
+test("a step that cannot run twice fails the test, which names the crash point", async () => {
   const { pool, saga, makeBus } = await setup({ forgets: true });
   const run = crashAtEveryStep({
     database: pool,
@@ -110,7 +110,7 @@ test("a step that cannot bear a second try is found, and where", async () => {
   );
 }, 120_000);
 
-test("a check that fails tells after which crash, and leaves no connection behind", async () => {
+test("a failed check names the crash point and leaves no connection open", async () => {
   const { pool, saga, calls, makeBus } = await setup();
   const run = crashAtEveryStep({
     database: pool,

@@ -1,10 +1,10 @@
 import type { SagaDetail } from "../admin/index.ts";
 import type { Bus } from "../app/index.ts";
+import type { Duration } from "../errors/index.ts";
 import { readEnvironment, rejectUnknownKeys } from "../options/index.ts";
-import type { Phase } from "../saga/index.ts";
+import type { Phase, Saga } from "../saga/index.ts";
 import { type Database, pgDatabase, type PgPool, quoteSchema, toArrayLiteral } from "../storage/index.ts";
-import { assertTestEnvironment } from "./assert-test-environment.ts";
-import type { CrashReport, CrashRun, CrashTest } from "./crash-test.ts";
+import { assertTestEnvironment } from "./time-traveller.ts";
 import { type CrashPoint, CuttablePool } from "./cuttable-pool.ts";
 import { eventually } from "./eventually.ts";
 import { type SagaEnd, sagaEnds } from "./saga-probes.ts";
@@ -13,8 +13,9 @@ import { crashStatements } from "./statements.ts";
 const KEYS = ["database", "schema", "makeBus", "saga", "input", "drive", "check", "within"];
 
 /**
- * Runs the saga once to count its transitions, then once for each of them with a process that dies right before it is
- * committed, and once with one that dies right after. Another process takes over. Each run has to end as the first did.
+ * Runs the saga once to count its transitions. Then it repeats the saga twice for each transition, with a worker that
+ * crashes right before the commit and one that crashes right after it. A second worker takes over. Rejects if a run
+ * does not end like the first one, if `check` throws, or in production (OPTIONS_INVALID).
  */
 export async function crashAtEveryStep<I, R, P extends Phase>(
   options: CrashTest<I, R, P>,
@@ -38,23 +39,23 @@ export async function crashAtEveryStep<I, R, P extends Phase>(
 
 interface RunPlan {
   readonly crash?: CrashPoint;
-  /** How the saga has to end. */
+  /** The expected end of the saga. */
   readonly end?: SagaEnd;
 }
 
 interface RunResult {
   readonly transitions: number;
   readonly status: SagaEnd;
-  /** False when the saga ended before the moment came. */
+  /** False if the saga ended before its crash point. */
   readonly crashed: boolean;
 }
 
-/** Makes runs of one crash test, one after the other. */
+/** Executes the runs of one crash test one after another. */
 class CrashRunner<I, R, P extends Phase> {
   readonly #test: CrashTest<I, R, P>;
   readonly #database: Database;
   readonly #sql: ReturnType<typeof crashStatements>;
-  readonly #dead: Promise<unknown>[] = [];
+  readonly #stoppingBuses: Promise<unknown>[] = [];
   #runs = 0;
 
   constructor(test: CrashTest<I, R, P>) {
@@ -63,20 +64,20 @@ class CrashRunner<I, R, P extends Phase> {
     this.#sql = crashStatements(quoteSchema(test.schema ?? readEnvironment(process.env).schema ?? "sagabox"));
   }
 
-  async run(wish: RunPlan = {}): Promise<RunResult> {
+  async run(plan: RunPlan = {}): Promise<RunResult> {
     try {
-      return await this.#runOnce(this.#test.input(this.#runs++), wish);
+      return await this.#runOnce(this.#test.input(this.#runs++), plan);
     } catch (error) {
-      if (wish.crash === undefined) throw error;
-      const { when, transition } = wish.crash;
+      if (plan.crash === undefined) throw error;
+      const { when, transition } = plan.crash;
       const text = error instanceof Error ? error.message : String(error);
       throw new Error(`After a crash right ${when} transition ${transition}: ${text}`, { cause: error });
     }
   }
 
-  /** The dead take their time to notice that nobody hears them; they harm nobody meanwhile. */
+  /** Waits until the buses that lost their connections have stopped. They cannot change anything meanwhile. */
   async close(): Promise<void> {
-    await Promise.all(this.#dead);
+    await Promise.all(this.#stoppingBuses);
   }
 
   async #runOnce(input: I, { crash, end }: RunPlan): Promise<RunResult> {
@@ -87,15 +88,15 @@ class CrashRunner<I, R, P extends Phase> {
       const sagaId = await untilCut(pool, this.#start(first, input));
       if (sagaId !== undefined) await untilCut(pool, this.#driveToEnd({ bus: first, sagaId, input, crash }));
       if (pool.isCut) {
-        this.#dead.push(first.stop());
+        this.#stoppingBuses.push(first.stop());
         await this.#terminateSessions(pool);
         bus = await this.#startBus(new CuttablePool(this.#test.database));
       }
-      const life = { bus, sagaId: sagaId ?? (await this.#start(bus, input)), input, crash };
-      const saga = await this.#driveToEnd(life);
+      const run = { bus, sagaId: sagaId ?? (await this.#start(bus, input)), input, crash };
+      const saga = await this.#driveToEnd(run);
       const status = saga.status as SagaEnd;
-      if (end !== undefined && status !== end) await sagaEnds(bus, life.sagaId, end, { within: 1 });
-      await this.#test.check?.({ ...life, saga });
+      if (end !== undefined && status !== end) await sagaEnds(bus, run.sagaId, end, { within: 1 });
+      await this.#test.check?.({ ...run, saga });
       return { transitions: pool.transitions, status, crashed: pool.isCut };
     } finally {
       if (bus !== first || !pool.isCut) await bus.stop();
@@ -112,14 +113,14 @@ class CrashRunner<I, R, P extends Phase> {
     return (await bus.transaction((tx) => bus.start(tx, this.#test.saga, input))).sagaId;
   }
 
-  async #driveToEnd(life: CrashRun<I>): Promise<SagaDetail> {
+  async #driveToEnd(run: CrashRun<I>): Promise<SagaDetail> {
     const { within = "30s", drive } = this.#test;
-    const ending = sagaEnds(life.bus, life.sagaId, undefined, { within });
-    const [saga] = await Promise.all([ending, drive?.(life)]);
+    const ending = sagaEnds(run.bus, run.sagaId, undefined, { within });
+    const [saga] = await Promise.all([ending, drive?.(run)]);
     return saga;
   }
 
-  // The server ends what the dead had begun, and only then their leases: what was on its way could take them again.
+  // Sessions are ended before leases, because a statement that is still running could renew a lease.
   async #terminateSessions({ pids }: CuttablePool): Promise<void> {
     await eventually(async () => {
       const { rows } = await this.#database.run(this.#sql.disconnect, [toArrayLiteral(pids)]);
@@ -129,11 +130,49 @@ class CrashRunner<I, R, P extends Phase> {
   }
 }
 
-/** The result, or undefined as soon as the pool is cut, whatever becomes of the work then. */
+/** Resolves with the result of the work, or with undefined as soon as the pool is cut. */
 async function untilCut<T>(pool: CuttablePool, work: Promise<T>): Promise<T | undefined> {
   const outcome = work.catch((error: unknown) => {
     if (pool.isCut) return undefined;
     throw error;
   });
   return Promise.race([outcome, pool.hasBeenCut.then(() => undefined)]);
+}
+
+/** One run of the saga, as passed to `drive` and `check`. */
+export interface CrashRun<I> {
+  /** The bus that is running. After a crash this is the second one. */
+  readonly bus: Bus;
+  readonly sagaId: string;
+  readonly input: I;
+  /** Where the run crashes; undefined in the first run, which does not crash. */
+  readonly crash: CrashPoint | undefined;
+}
+
+/** The options of `crashAtEveryStep`. */
+export interface CrashTest<I, R, P extends Phase> {
+  /** A pg.Pool on a database that no other process uses: sessions and leases of all workers are ended. */
+  readonly database: PgPool;
+  /** The schema of the bus. Default SAGABOX_SCHEMA, or "sagabox". */
+  readonly schema?: string;
+  /** Creates a bus on the given database, with the saga and all handlers. The test runs and stops it. */
+  readonly makeBus: (database: PgPool) => Bus | Promise<Bus>;
+  readonly saga: Saga<I, R, P>;
+  /** Returns the input of a run, numbered from 0. Each input needs its own key. */
+  readonly input: (run: number) => I;
+  /** Provides what comes from outside the saga, such as events. Called for each bus, so again after a crash. */
+  readonly drive?: (run: CrashRun<I>) => void | Promise<void>;
+  /** Called after each run. Throws if the effects of the run are not as expected. */
+  readonly check?: (run: CrashRun<I> & { readonly saga: SagaDetail }) => void | Promise<void>;
+  /** How long each bus may take to end the saga. Default "30s". */
+  readonly within?: Duration | number;
+}
+
+export interface CrashReport {
+  /** Number of transitions of the run without a crash. */
+  readonly transitions: number;
+  /** Number of runs that crashed and ended as expected. */
+  readonly crashes: number;
+  /** The end of the saga, equal in all runs. */
+  readonly status: SagaEnd;
 }

@@ -23,13 +23,13 @@ test("a pool that is cut before a transition never commits it", async () => {
   expect(await instances()).toBe(0);
 });
 
-test("a pool that is cut after a transition has committed it, and nobody was told", async () => {
+test("a pool that is cut after a transition has committed it without an answer", async () => {
   const { database, start, instances } = await setup({ transition: 1, when: "after" });
   await expect(start()).rejects.toThrow("The connection ended before the server answered COMMIT");
   expect([database.transitions, await instances()]).toEqual([1, 1]);
 });
 
-test("a pool that was cut refuses everything from then on, also what was under way", async () => {
+test("a pool that was cut rejects new and running statements", async () => {
   const { pool, database, bus, instances } = await setup();
   await bus.transaction((tx) => tx.query("select 1"));
   const sleeping = bus.transaction((tx) => tx.query("select pg_sleep(60)"));
@@ -46,7 +46,7 @@ test("a pool that was cut refuses everything from then on, also what was under w
   await endSleepers(pool);
 });
 
-test("a pool that nobody cuts is a pool: only transitions that were made are counted", async () => {
+test("a pool without a crash point only counts committed transitions", async () => {
   const { database, bus, start } = await setup();
   expect((await start()).started).toBe(true);
   expect((await start()).started).toBe(false); // its key is taken

@@ -1,17 +1,17 @@
 import type { PgClient, PgPool, PgQuery, PgResult, UsedPool } from "../storage/drivers/pg-shape.ts";
 
-/** A moment in the life of a saga, counted in transitions that the database has made last. */
+/** A point at which a run crashes, counted in committed saga transitions. */
 export interface CrashPoint {
-  /** The first is the start of the saga. */
+  /** The number of the transition. 1 is the start of the saga. */
   readonly transition: number;
-  /** Before: it was never committed. After: it was, and nobody was told. */
+  /** "before": the transition is not committed. "after": it is committed, but the worker gets no answer. */
   readonly when: "before" | "after";
 }
 
-/** A view of somebody's pool that can lose its connections, all at once and for good, as a process does when it dies. */
+/** Wraps a pool and can lose all its connections at once and for good, as in the crash of a process. */
 export class CuttablePool implements PgPool, CutWatch {
   readonly options: { readonly max?: number };
-  /** Resolves when it has been cut. */
+  /** Resolves when the pool has been cut. */
   readonly hasBeenCut: Promise<void>;
   readonly #pool: UsedPool & PgPool;
   readonly #cutAt: CrashPoint | undefined;
@@ -32,12 +32,12 @@ export class CuttablePool implements PgPool, CutWatch {
     return this.#cut;
   }
 
-  /** How many transitions of sagas went through it. */
+  /** Number of saga transitions that were sent through the pool. */
   get transitions(): number {
     return this.#transitions;
   }
 
-  /** The server's processes that were working for it when it was cut. */
+  /** The PostgreSQL process ids of the connections that were cut. */
   get pids(): readonly number[] {
     return this.#pids;
   }
@@ -56,7 +56,7 @@ export class CuttablePool implements PgPool, CutWatch {
     throw connectionLost();
   }
 
-  /** The pool belongs to whoever made it, and so do its errors. */
+  /** Does nothing: the test that created the pool handles its errors. */
   on(): this {
     return this;
   }
@@ -91,19 +91,19 @@ export class CuttablePool implements PgPool, CutWatch {
   }
 }
 
-/** What a client tells of what it is about to do. */
+/** Receives the saga transitions of a client and decides whether to cut the pool. */
 interface CutWatch {
   readonly isCut: boolean;
-  /** The statement makes transitions of sagas last. It may be sent, or not, or its answer be lost. */
+  /** Called with a statement that commits saga transitions. The pool may send it, not send it, or lose its answer. */
   runTransition(send: () => Promise<PgResult>): Promise<PgResult>;
   onRelease(client: CuttableClient): void;
 }
 
 const SAVES = /^sagabox\.saga\.(save|insert|insert_failed):/;
 
-/** A connection that knows which of its statements make a transition of a saga last, and that can be cut. */
+/** A connection that detects statements which commit a saga transition, and that can be cut. */
 class CuttableClient {
-  /** What sagabox uses in place of the client. */
+  /** The proxy that sagabox uses in place of the client. */
   readonly handed: PgClient;
   readonly #client: PgClient;
   readonly #watch: CutWatch;
@@ -128,12 +128,12 @@ class CuttableClient {
     });
   }
 
-  /** The number of the server's process behind it. */
+  /** The id of the PostgreSQL process that serves the connection. */
   get pid(): number | undefined {
     return (this.#client as { readonly processID?: number }).processID;
   }
 
-  /** Ends the connection as the death of the process would: the server hears nothing more, not even a goodbye. */
+  /** Closes the connection as a crash would, without sending a termination message. */
   cut(): void {
     if (this.#gone) return;
     this.#gone = true;

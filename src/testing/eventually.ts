@@ -2,7 +2,7 @@ import { milliseconds, type Duration } from "../options/index.ts";
 import { sleep, systemClock, withDeadline } from "../runtime/index.ts";
 
 export interface ProbeOptions {
-  /** How long it is waited for. Default "10s". */
+  /** How long to wait before failing. Default "10s". */
   readonly within?: Duration | number;
 }
 
@@ -11,7 +11,10 @@ type Truthy<T> = Exclude<T, false | undefined | null | 0 | "">;
 const FIRST_WAIT_MS = 2;
 const MAX_WAIT_MS = 50;
 
-/** Looks again and again, and resolves with the first answer that is not false, nothing or an error. */
+/**
+ * Calls `look` repeatedly and resolves with its first truthy result. Errors count as a falsy result. Throws when no
+ * result was truthy within the time; the cause is the last error.
+ */
 export async function eventually<T>(
   look: () => T | Promise<T>,
   options: ProbeOptions = {},
@@ -19,12 +22,12 @@ export async function eventually<T>(
   const within = options.within ?? "10s";
   const found = await pollFor(look, within);
   if ("value" in found) return found.value;
-  throw new Error(`It did not come true within ${formatTime(within)}: ${String(look)}`, {
+  throw new Error(`The condition was not met within ${formatTime(within)}: ${String(look)}`, {
     cause: found.error,
   });
 }
 
-/** The same, leaving it to the caller what to say when time is over. */
+/** Calls `look` until its result is truthy. Returns the last error, if any, when the time is over. */
 export async function pollFor<T>(
   look: () => T | Promise<T>,
   within: Duration | number,
@@ -45,7 +48,7 @@ export async function pollFor<T>(
   }
 }
 
-/** A length of time, for people. */
+/** Formats a duration for error messages. */
 export function formatTime(time: Duration | number): string {
   return typeof time === "number" ? `${time} ms` : time;
 }

@@ -1,25 +1,32 @@
 import type { Message, MessageKind } from "../message/index.ts";
 import { randomToken, sleep, systemClock, withDeadline } from "../runtime/index.ts";
-import type { Consumption, Delivery, PublishOutcome, TopicRequest, Transport } from "../transport/index.ts";
+import type {
+  Capabilities,
+  Consumption,
+  Delivery,
+  PublishOutcome,
+  TopicRequest,
+  Transport,
+} from "../transport/index.ts";
 
-/** A broker with nothing in it that matters, the processes that use it, and what a test can do to it from outside. */
+/** A transport on a broker for tests, with hooks that cause faults from outside. */
 export interface TransportUnderTest {
   readonly transport: Transport;
-  /** Another process at the same broker; the same transport where the broker lives inside it. */
+  /** Opens a transport of another process at the same broker; for a broker inside the transport, returns the same. */
   readonly another: () => Promise<Transport>;
-  /** Ends that process without a good-bye. Left out where a process cannot die alone. */
+  /** Ends a process without closing its transport. Left out if a process cannot crash alone. */
   readonly abandon?: (transport: Transport) => void;
-  /** Breaks every connection there is; new ones may be made at once. */
+  /** Breaks every open connection. New ones can be opened at once. */
   readonly cutConnections?: () => Promise<void> | void;
-  /** Puts bytes into a topic as somebody would who knows nothing of sagabox. The topic has been subscribed to. */
+  /** Publishes bytes to a topic as other software would. The topic has a subscriber. */
   readonly putForeign?: (topic: string, body: Uint8Array) => Promise<void>;
-  /** What lies among the broker's own dead letters of this topic, with the headers as texts. */
+  /** Reads the broker's own dead letters of a topic, with the headers as strings. */
   readonly deadLetters?: (topic: string) => Promise<readonly BrokerDeadLetter[]>;
-  /** Closes everything, the abandoned ones too. */
+  /** Closes all transports, including abandoned ones. */
   readonly close: () => Promise<void>;
 }
 
-/** What a test of a transport may leave out. */
+/** The optional hooks of a transport under test. */
 export type Hook = "abandon" | "cutConnections" | "putForeign" | "deadLetters";
 
 export interface BrokerDeadLetter {
@@ -36,13 +43,13 @@ export interface MemberOptions {
   readonly prefetch?: number;
   readonly ordered?: boolean;
   readonly transport?: Transport;
-  /** Called with each delivery as it arrives. Default: keep it unsettled. */
+  /** Called with each delivery. By default a delivery stays unsettled. */
   readonly receive?: (delivery: Delivery) => unknown;
 }
 
 const MAX_WAIT_MS = 15_000;
 
-/** What a case plays on. Topic and groups are its own, so that a broker may be shared by many. */
+/** Runs one case against a transport. Topic and groups are unique, so that many cases can share a broker. */
 export class ExerciseHarness {
   readonly topic: string;
   readonly #name = randomToken()
@@ -51,8 +58,8 @@ export class ExerciseHarness {
   readonly #underTest: TransportUnderTest;
   #count = 0;
 
-  constructor(under: TransportUnderTest) {
-    this.#underTest = under;
+  constructor(underTest: TransportUnderTest) {
+    this.#underTest = underTest;
     this.topic = `exercise.${this.#name}`;
   }
 
@@ -76,7 +83,7 @@ export class ExerciseHarness {
     await this.#hook("putForeign")(this.topic, body);
   }
 
-  /** As soon as there are so many. */
+  /** Waits for `count` dead letters and returns those found. */
   async deadLetters(count: number): Promise<readonly BrokerDeadLetter[]> {
     const look = this.#hook("deadLetters");
     const endsMs = systemClock.monotonicMs() + MAX_WAIT_MS;
@@ -115,7 +122,7 @@ export class ExerciseHarness {
     };
   }
 
-  /** The name a test gave, from the id that was sent. */
+  /** Returns the id that the case gave the message, without the harness's prefix. */
   readName(delivery: Delivery): string {
     return delivery.message.id.slice(this.#name.length + 1);
   }
@@ -124,25 +131,25 @@ export class ExerciseHarness {
     return this.transport.publish(messages, { signal: new AbortController().signal });
   }
 
-  async addMember(wishes: MemberOptions = {}): Promise<ExerciseMember> {
-    const member = new ExerciseMember(this, wishes.receive);
-    const { topic = this.topic, from = "now", kind = "event" } = wishes;
+  async addMember(options: MemberOptions = {}): Promise<ExerciseMember> {
+    const member = new ExerciseMember(this, options.receive);
+    const { topic = this.topic, from = "now", kind = "event" } = options;
     const topics = [{ topic, kind, from }];
-    const group = `${this.#name}-${wishes.group ?? "group"}`;
+    const group = `${this.#name}-${options.group ?? "group"}`;
     const subscription = {
       group,
       topics,
-      prefetch: wishes.prefetch ?? 10,
+      prefetch: options.prefetch ?? 10,
       worker: randomToken().slice(0, 8),
-      service: wishes.service ?? "exercise",
-      ordered: wishes.ordered ?? true,
+      service: options.service ?? "exercise",
+      ordered: options.ordered ?? true,
     };
-    const transport = wishes.transport ?? this.transport;
+    const transport = options.transport ?? this.transport;
     member.consumption = await transport.subscribe(subscription, (delivery) => member.onDelivery(delivery));
     return member;
   }
 
-  /** Sends them again, as the outbox does, until the broker has said that it has them. */
+  /** Publishes messages again, as the outbox does, until the broker has confirmed all of them. */
   async publishUntilAccepted(...messages: readonly Message[]): Promise<void> {
     const endsMs = systemClock.monotonicMs() + MAX_WAIT_MS;
     let left = messages;
@@ -156,7 +163,7 @@ export class ExerciseHarness {
     }
   }
 
-  /** For what more than one member has a part in. */
+  /** Waits for a condition that involves several members. Does not fail; the case checks the result. */
   async waitUntil(condition: () => boolean): Promise<void> {
     const endsMs = systemClock.monotonicMs() + MAX_WAIT_MS;
     while (!condition() && systemClock.monotonicMs() < endsMs) await sleep(10);
@@ -164,7 +171,7 @@ export class ExerciseHarness {
 
   #hook<H extends Hook>(name: H): NonNullable<TransportUnderTest[H]> {
     const hook = this.#underTest[name];
-    if (hook === undefined) throw new Error(`The test offers "${name}", but its transport comes without it.`);
+    if (hook === undefined) throw new Error(`The test offers "${name}", but its transport has no such hook.`);
     return hook;
   }
 }
@@ -176,8 +183,8 @@ export class ExerciseMember {
   readonly #receive: ((delivery: Delivery) => unknown) | undefined;
   #changed: (() => void)[] = [];
 
-  constructor(stage: ExerciseHarness, receive?: (delivery: Delivery) => unknown) {
-    this.#harness = stage;
+  constructor(harness: ExerciseHarness, receive?: (delivery: Delivery) => unknown) {
+    this.#harness = harness;
     this.#receive = receive;
   }
 
@@ -191,20 +198,20 @@ export class ExerciseMember {
     for (const wake of this.#changed.splice(0)) wake();
   }
 
-  /** The first `count` deliveries, as soon as there are so many. */
+  /** Waits for `count` deliveries and returns the first ones. */
   async waitForDeliveries(count: number): Promise<Delivery[]> {
     await this.waitUntil(() => this.received.length >= count, `${count} deliveries`);
     return this.received.slice(0, count);
   }
 
-  /** Looks after each delivery whether it is so. */
-  async waitUntil(condition: () => boolean, wanted = "what was waited for"): Promise<void> {
+  /** Checks the condition after each delivery. Throws if it is not met in time. */
+  async waitUntil(condition: () => boolean, wanted = "the expected deliveries"): Promise<void> {
     const wait = async (): Promise<void> => {
       while (!condition()) await new Promise<void>((resolve) => this.#changed.push(resolve));
     };
     const giveUp = (): never => {
-      const came = `${this.received.length} deliveries came: ${this.names.join(", ")}`;
-      throw new Error(`${wanted} did not come within ${MAX_WAIT_MS} ms; ${came}`);
+      const actual = `received ${this.received.length} deliveries: ${this.names.join(", ")}`;
+      throw new Error(`expected ${wanted} within ${MAX_WAIT_MS} ms; ${actual}`);
     };
     await withDeadline(wait(), MAX_WAIT_MS, giveUp);
   }
@@ -213,3 +220,34 @@ export class ExerciseMember {
     await this.consumption?.close();
   }
 }
+
+export interface ExerciseCase {
+  readonly run: (harness: ExerciseHarness) => Promise<void>;
+  /** Capabilities the transport must have, and hooks its test must offer, for this case to run. */
+  readonly needs?: readonly (keyof Capabilities | Hook)[];
+  /** Capabilities the transport must not have. */
+  readonly unless?: readonly (keyof Capabilities)[];
+}
+
+/** Cases by title. */
+export type ExerciseCases = Readonly<Record<string, ExerciseCase>>;
+
+/** How long to wait before concluding that no further delivery arrives. */
+export const QUIET_MS = 150;
+
+export const FAILED_RETRY = { charged: true, error: "scripted failure" };
+
+export const expectedOrder = (key: string, count: number): string[] =>
+  Array.from({ length: count }, (_, n) => `${key}${n}`);
+
+export const filterKey = (names: readonly string[], key: string): string[] =>
+  names.filter((name) => name.startsWith(key));
+
+/** Keeps the first occurrence of each name: after a fault duplicates are allowed, but disorder is not. */
+export const withoutRepeats = (names: readonly string[]): string[] => [...new Set(names)];
+
+/** Creates batches with one message of each key. */
+export const createRounds = (harness: ExerciseHarness, keys: readonly string[], count: number): Message[][] =>
+  expectedOrder("", count).map((n) => keys.map((key) => harness.message({ id: `${key}${n}`, key })));
+
+export const ackAll = (delivery: Delivery): unknown => delivery.ack();

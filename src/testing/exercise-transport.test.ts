@@ -25,12 +25,12 @@ const skipped = exerciseTransport({ test: (name, run) => test(caseTitle(name), r
   offers: ["putForeign", "deadLetters"],
 });
 
-test("B1: of the broker in memory all is asked but what needs a process or a connection of its own", () => {
+test("B1: the memory transport skips only cases that need a separate process or connection", () => {
   expect([...new Set(skipped.map(({ reason }) => reason))].toSorted()).toEqual([
-    "it claims replays",
-    "it does not claim rejectsUnrouted",
-    "it has no connection that could break",
-    "no process of it can die alone",
+    "a process of the transport cannot crash alone",
+    "the transport does not support rejectsUnrouted",
+    "the transport has no connection that could break",
+    "the transport supports replays",
   ]);
 });
 
@@ -38,24 +38,24 @@ function skippedBy(options: Partial<Parameters<typeof exerciseTransport>[2]>): r
   return exerciseTransport({ test: () => undefined }, make, { capabilities, ...options });
 }
 
-test("B1: what a transport does not claim is not asked of it, and the reason is told", () => {
+test("B1: cases that need an unsupported capability are skipped with a reason", () => {
   const found = skippedBy({ capabilities: { ...capabilities, keepsUnrouted: false } });
   expect(found).toContainEqual({
-    name: "what nobody has claimed waits for the first group, and for no other",
-    reason: "it does not claim keepsUnrouted",
+    name: "messages without a group wait for the first group only",
+    reason: "the transport does not support keepsUnrouted",
   });
 });
 
-test("B1: what a test cannot do to its broker is not asked, nor is a size that would take too long", () => {
+test("B1: cases that need a missing hook or a very large message are skipped", () => {
   const reasons = (options: Parameters<typeof skippedBy>[0]) =>
     new Set(skippedBy(options).map(({ reason }) => reason));
-  expect(reasons({})).toContain("nobody else can put anything there");
+  expect(reasons({})).toContain("other software cannot publish to the transport");
   expect(reasons({ capabilities: { ...capabilities, maxBytes: 2 ** 28 } })).toContain(
-    "a message of 268435456 bytes is too much to try",
+    "a message of 268435456 bytes is too large to test",
   );
 });
 
-test("B1: a hook that is offered and not there fails its case", async () => {
+test("B1: a case fails if its offered hook is missing", async () => {
   const failures: unknown[] = [];
   const plain = async () => {
     const transport = new MemoryTransport();
@@ -65,7 +65,7 @@ test("B1: a hook that is offered and not there fails its case", async () => {
   exerciseTransport(
     {
       test: (name, run) => {
-        if (name.startsWith("bytes that are no message come"))
+        if (name.startsWith("bytes that are not a message are delivered"))
           runs.push(run().catch((error: unknown) => void failures.push(error)));
       },
     },
@@ -76,8 +76,8 @@ test("B1: a hook that is offered and not there fails its case", async () => {
   expect(failures).toEqual([expect.objectContaining({ message: expect.stringContaining('"putForeign"') })]);
 });
 
-test("B1: a case may be left out for a reason; one that does not exist may not", () => {
-  const name = "a payload of 512 kB arrives whole";
+test("B1: a case can be skipped with a reason; an unknown case cannot", () => {
+  const name = "a payload of 512 kB arrives unchanged";
   expect(skippedBy({ skip: { [name]: "the broker takes 256 kB" } })).toContainEqual({
     name,
     reason: "the broker takes 256 kB",

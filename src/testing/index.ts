@@ -1,6 +1,6 @@
-// For tests of what is built on sagabox: a broker inside the process with switches for what can go wrong, the suite that
-// every transport has to pass, stories of sagas without a database, and for sagas on a real one: time that is moved, probes
-// that wait, and processes that die at every step.
+// Tools for tests of applications and transports: an in-memory transport with switches for faults, the conformance
+// suite of transports, saga scenarios without a database, and, for sagas on a real database, probes that wait for a
+// state, a time traveller, and crash tests.
 export {
   exerciseTransport,
   type BrokerDeadLetter,
@@ -12,9 +12,9 @@ export {
 } from "./exercise-transport.ts";
 export { MemoryTransport, type MemoryTransportOptions } from "./memory-transport.ts";
 export { sagaSpecification, type ScenarioEvents, type SagaScenario } from "./saga-specification.ts";
-export type { SagaExpectations } from "./saga-expectations.ts";
+export type { SagaExpectations } from "./saga-specification.ts";
 export { crashAtEveryStep } from "./crash-at-every-step.ts";
-export type { CrashReport, CrashRun, CrashTest } from "./crash-test.ts";
+export type { CrashReport, CrashRun, CrashTest } from "./crash-at-every-step.ts";
 export type { CrashPoint } from "./cuttable-pool.ts";
 export { eventually, type ProbeOptions } from "./eventually.ts";
 export { sagaEnds, sagaWaitsFor, type SagaEnd } from "./saga-probes.ts";

@@ -11,9 +11,9 @@ import type {
   Subscription,
 } from "../transport/index.ts";
 
-/** One consumer group: lines of messages, one line per key, handed out to the members that compete for them. */
+/** One consumer group: a queue of messages per key, delivered to the members that compete for them. */
 export class MemoryGroup {
-  readonly traits: GroupTraits;
+  readonly properties: GroupProperties;
   readonly #queues = new Map<string, KeyQueue>();
   readonly #members: Member[] = [];
   readonly #timers = new Set<CancelTimer>();
@@ -21,15 +21,15 @@ export class MemoryGroup {
   #next = 0;
   #seq = 0;
   #halted = false;
-  #pumping = false;
+  #isScheduled = false;
   backlog = 0;
 
-  constructor(traits: GroupTraits) {
-    this.traits = traits;
+  constructor(properties: GroupProperties) {
+    this.properties = properties;
   }
 
   get name(): string {
-    return this.traits.name;
+    return this.properties.name;
   }
 
   get halted(): boolean {
@@ -37,10 +37,10 @@ export class MemoryGroup {
   }
 
   add(message: Message, foreign?: ForeignMessage): void {
-    const line = this.#findQueue(message);
-    line.waiting.push({ message, foreign, seq: this.#seq++, attempt: 1, dueMs: 0 });
+    const queue = this.#findQueue(message);
+    queue.waiting.push({ message, foreign, seq: this.#seq++, attempt: 1, dueMs: 0 });
     this.backlog += 1;
-    this.#enqueue(line);
+    this.#enqueue(queue);
   }
 
   join(subscription: Subscription, receive: (delivery: Delivery) => void): Consumption {
@@ -50,20 +50,20 @@ export class MemoryGroup {
       deliveries: new Set(),
       parked: [],
       paused: false,
-      losing: createLossController(),
+      revocation: createRevocation(),
     };
     this.#members.push(member);
-    this.#pumpSoon();
+    this.#scheduleDispatch();
     return {
       pause: async () => void (member.paused = true),
       close: async () => this.#leave(member),
-      health: () => (this.#halted ? { ok: false, detail: "told to be down" } : { ok: true }),
+      health: () => (this.#halted ? { ok: false, detail: "the test has called goDown()" } : { ok: true }),
     };
   }
 
   halt(halted: boolean): void {
     this.#halted = halted;
-    if (!halted) this.#pumpSoon();
+    if (!halted) this.#scheduleDispatch();
   }
 
   revokeAll(): void {
@@ -76,31 +76,31 @@ export class MemoryGroup {
     this.#timers.clear();
   }
 
-  /** Called by a delivery when it is settled; `back` puts its message in its old place. */
-  settle(delivery: MemoryDelivery, back?: RetryOptions | "unharmed"): void {
-    const { entry, line, member } = delivery;
+  /** Called by a delivery when it is settled. `back` returns its message to its position in the queue. */
+  settle(delivery: MemoryDelivery, back?: RetryOptions | "unchanged"): void {
+    const { entry, queue, member } = delivery;
     member.deliveries.delete(delivery);
-    line.unsettled -= 1;
+    queue.unsettled -= 1;
     if (back === undefined) this.backlog -= 1;
-    else this.#putBack(line, entry, back);
-    if (line.unsettled === 0) {
-      line.owner = undefined;
-      line.holding = false;
+    else this.#putBack(queue, entry, back);
+    if (queue.unsettled === 0) {
+      queue.owner = undefined;
+      queue.holding = false;
     }
     for (const parked of member.parked.splice(0)) this.#enqueue(parked);
-    if (line.waiting.length > 0) this.#enqueue(line);
-    else if (line.unsettled === 0 && line.key !== null) this.#queues.delete(line.key);
-    this.#pumpSoon();
+    if (queue.waiting.length > 0) this.#enqueue(queue);
+    else if (queue.unsettled === 0 && queue.key !== null) this.#queues.delete(queue.key);
+    this.#scheduleDispatch();
   }
 
-  #putBack(line: KeyQueue, entry: Entry, back: RetryOptions | "unharmed"): void {
-    if (back !== "unharmed") {
+  #putBack(queue: KeyQueue, entry: Entry, back: RetryOptions | "unchanged"): void {
+    if (back !== "unchanged") {
       if (back.charged) entry.attempt += 1;
       entry.dueMs = systemClock.monotonicMs() + back.delayMs;
-      line.holding = true;
+      queue.holding = true;
     }
-    const place = line.waiting.findIndex((other) => other.seq > entry.seq);
-    line.waiting.splice(place < 0 ? line.waiting.length : place, 0, entry);
+    const index = queue.waiting.findIndex((other) => other.seq > entry.seq);
+    queue.waiting.splice(index < 0 ? queue.waiting.length : index, 0, entry);
   }
 
   #leave(member: Member): void {
@@ -111,36 +111,36 @@ export class MemoryGroup {
   }
 
   #findQueue(message: Message): KeyQueue {
-    if (message.key === null || !this.traits.ordered) return createQueue(null);
+    if (message.key === null || !this.properties.ordered) return createQueue(null);
     const key = `${message.topic}\n${message.key}`;
     const known = this.#queues.get(key);
     if (known !== undefined) return known;
-    const line = createQueue(key);
-    this.#queues.set(key, line);
-    return line;
+    const queue = createQueue(key);
+    this.#queues.set(key, queue);
+    return queue;
   }
 
-  #enqueue(line: KeyQueue): void {
-    if (line.queued) return;
-    line.queued = true;
-    this.#ready.push(line);
-    this.#pumpSoon();
+  #enqueue(queue: KeyQueue): void {
+    if (queue.queued) return;
+    queue.queued = true;
+    this.#ready.push(queue);
+    this.#scheduleDispatch();
   }
 
-  #pumpSoon(): void {
-    if (this.#pumping) return;
-    this.#pumping = true;
+  #scheduleDispatch(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
     queueMicrotask(() => {
-      this.#pumping = false;
-      this.#pump();
+      this.#isScheduled = false;
+      this.#dispatch();
     });
   }
 
-  // One message of each line in turn, so that a long line does not keep the others waiting.
-  #pump(): void {
+  // Delivers one message of each queue in turn, so that a long queue does not delay the others.
+  #dispatch(): void {
     while (this.#next < this.#ready.length && !this.#halted) {
-      const line = this.#ready[this.#next];
-      if (line !== undefined && !this.#deliver(line)) break;
+      const queue = this.#ready[this.#next];
+      if (queue !== undefined && !this.#deliver(queue)) break;
       this.#next += 1;
     }
     if (this.#next > 1_000 || this.#next === this.#ready.length) {
@@ -149,36 +149,36 @@ export class MemoryGroup {
     }
   }
 
-  /** False when nobody has room, so that the line stays where it is. */
-  #deliver(line: KeyQueue): boolean {
-    const entry = line.waiting[0];
-    // After a retry the line stands still until its later deliveries are back too: the last of them wakes it.
-    if (entry === undefined || line.holding) return !(line.queued = false);
+  /** Returns false if no member has room, so that the queue keeps its position. */
+  #deliver(queue: KeyQueue): boolean {
+    const entry = queue.waiting[0];
+    // After a retry the queue waits until its later deliveries are settled too. The last of them wakes it.
+    if (entry === undefined || queue.holding) return !(queue.queued = false);
     const waitMs = entry.dueMs === 0 ? 0 : entry.dueMs - systemClock.monotonicMs();
-    if (waitMs > 0) return this.#wakeLater(line, waitMs);
-    const member = line.owner ?? this.#findLeastLoaded();
+    if (waitMs > 0) return this.#wakeLater(queue, waitMs);
+    const member = queue.owner ?? this.#findLeastLoaded();
     if (member === undefined) return false;
-    line.queued = false;
-    if (isFull(member)) return member.parked.push(line) > 0;
-    this.#deliverTo(line, entry, member);
-    if (line.waiting.length > 0) this.#enqueue(line);
+    queue.queued = false;
+    if (isFull(member)) return member.parked.push(queue) > 0;
+    this.#deliverTo(queue, entry, member);
+    if (queue.waiting.length > 0) this.#enqueue(queue);
     return true;
   }
 
-  #deliverTo(line: KeyQueue, entry: Entry, member: Member): void {
-    line.waiting.shift();
-    line.unsettled += 1;
-    line.owner = member;
-    const delivery = new MemoryDelivery(this, line, entry, member);
+  #deliverTo(queue: KeyQueue, entry: Entry, member: Member): void {
+    queue.waiting.shift();
+    queue.unsettled += 1;
+    queue.owner = member;
+    const delivery = new MemoryDelivery(this, queue, entry, member);
     member.deliveries.add(delivery);
     member.receive(delivery);
   }
 
-  #wakeLater(line: KeyQueue, waitMs: number): true {
+  #wakeLater(queue: KeyQueue, waitMs: number): true {
     const cancel = after(waitMs, () => {
       this.#timers.delete(cancel);
-      line.queued = false;
-      this.#enqueue(line);
+      queue.queued = false;
+      this.#enqueue(queue);
     });
     this.#timers.add(cancel);
     return true;
@@ -190,19 +190,19 @@ export class MemoryGroup {
   }
 }
 
-// Losing a delivery takes it out of the set, so the set is copied first.
+// Abandoning a delivery removes it from the set, so the set is copied first.
 function abandonAll(member: Member): void {
   Array.from(member.deliveries).forEach((delivery) => delivery.abandon());
-  const { losing } = member;
-  member.losing = createLossController();
-  losing.abort();
+  const { revocation } = member;
+  member.revocation = createRevocation();
+  revocation.abort();
 }
 
-// Heard by every delivery of the member that runs, however many those are.
-function createLossController(): AbortController {
-  const losing = new AbortController();
-  setMaxListeners(0, losing.signal);
-  return losing;
+// Every delivery in flight listens to this signal, so the limit of listeners is removed.
+function createRevocation(): AbortController {
+  const revocation = new AbortController();
+  setMaxListeners(0, revocation.signal);
+  return revocation;
 }
 
 function isFull(member: Member): boolean {
@@ -213,15 +213,15 @@ function createQueue(key: string | null): KeyQueue {
   return { key, waiting: [], unsettled: 0, queued: false, holding: false, owner: undefined };
 }
 
-/** What is the same for all members of a group. */
-interface GroupTraits {
+/** Properties that all members of a group share. */
+interface GroupProperties {
   readonly name: string;
   readonly ordered: boolean;
   readonly ackStatement: Statement | undefined;
-  readonly bury?: (message: Message, body: Uint8Array | undefined, note: DeadLetterNote) => void;
+  readonly saveDeadLetter?: (message: Message, body: Uint8Array | undefined, note: DeadLetterNote) => void;
 }
 
-/** What somebody else put there, and why it is no message of ours if it is none. */
+/** Bytes that other software published, and why they are not a valid message, if so. */
 interface ForeignMessage {
   readonly body: Uint8Array;
   readonly flaw: Error | undefined;
@@ -235,14 +235,14 @@ interface Entry {
   dueMs: number;
 }
 
-/** The messages of one key, in order; a message without a key has a line of its own. */
+/** The messages of one key, in order. A message without a key has its own queue. */
 interface KeyQueue {
   readonly key: string | null;
   readonly waiting: Entry[];
   unsettled: number;
   queued: boolean;
   holding: boolean;
-  /** Whoever holds unsettled messages of the line gets the next ones too. */
+  /** The member with unsettled messages of the queue, which gets the next ones too. */
   owner: Member | undefined;
 }
 
@@ -252,8 +252,8 @@ interface Member {
   readonly deliveries: Set<MemoryDelivery>;
   readonly parked: KeyQueue[];
   paused: boolean;
-  /** Aborts when everything the member holds is taken away; what it is handed afterwards has another. */
-  losing: AbortController;
+  /** Aborted when all deliveries of the member are revoked. Later deliveries get a new controller. */
+  revocation: AbortController;
 }
 
 class MemoryDelivery implements Delivery {
@@ -263,23 +263,24 @@ class MemoryDelivery implements Delivery {
   readonly ackWith?: { readonly statement: Statement; readonly params: readonly Param[] };
   readonly confirmAck?: () => void;
   readonly entry: Entry;
-  readonly line: KeyQueue;
+  readonly queue: KeyQueue;
   readonly member: Member;
   readonly #group: MemoryGroup;
-  readonly #lossController: AbortController;
+  readonly #revocation: AbortController;
   #settled = false;
   #lost = false;
 
-  constructor(group: MemoryGroup, line: KeyQueue, entry: Entry, member: Member) {
-    const { ackStatement, bury } = group.traits;
+  constructor(group: MemoryGroup, queue: KeyQueue, entry: Entry, member: Member) {
+    const { ackStatement, saveDeadLetter } = group.properties;
     this.#group = group;
     this.entry = entry;
-    this.line = line;
+    this.queue = queue;
     this.member = member;
-    this.#lossController = member.losing;
+    this.#revocation = member.revocation;
     this.attempt = entry.attempt;
     if (entry.foreign?.flaw !== undefined) this.flaw = entry.foreign.flaw;
-    if (bury !== undefined) this.deadLetter = async (note) => this.#deadLetter(bury, note);
+    if (saveDeadLetter !== undefined)
+      this.deadLetter = async (note) => this.#deadLetter(saveDeadLetter, note);
     if (ackStatement !== undefined) {
       this.ackWith = { statement: ackStatement, params: [] };
       this.confirmAck = () => this.#settleOnce();
@@ -291,11 +292,11 @@ class MemoryDelivery implements Delivery {
   }
 
   get orderKey(): string | null {
-    return this.line.key;
+    return this.queue.key;
   }
 
   get signal(): AbortSignal {
-    return this.#lossController.signal;
+    return this.#revocation.signal;
   }
 
   async ack(): Promise<void> {
@@ -310,22 +311,22 @@ class MemoryDelivery implements Delivery {
 
   async release(): Promise<void> {
     this.#assertNotHalted();
-    this.#settleOnce("unharmed");
+    this.#settleOnce("unchanged");
   }
 
-  #deadLetter(bury: NonNullable<GroupTraits["bury"]>, note: DeadLetterNote): void {
+  #deadLetter(saveDeadLetter: NonNullable<GroupProperties["saveDeadLetter"]>, note: DeadLetterNote): void {
     this.#assertNotHalted();
     if (this.#lost) return;
-    bury(this.entry.message, this.entry.foreign?.body, note);
+    saveDeadLetter(this.entry.message, this.entry.foreign?.body, note);
     this.#settleOnce();
   }
 
   abandon(): void {
-    this.#settleOnce("unharmed");
+    this.#settleOnce("unchanged");
     this.#lost = true;
   }
 
-  #settleOnce(back?: RetryOptions | "unharmed"): void {
+  #settleOnce(back?: RetryOptions | "unchanged"): void {
     if (this.#settled) return;
     this.#settled = true;
     this.#group.settle(this, back);
@@ -333,6 +334,9 @@ class MemoryDelivery implements Delivery {
 
   #assertNotHalted(): void {
     if (!this.#group.halted) return;
-    throw new SagaboxError("TRANSPORT_UNREACHABLE", "The memory transport was told to be down.");
+    throw new SagaboxError(
+      "TRANSPORT_UNREACHABLE",
+      "The test has made the memory transport unreachable (goDown).",
+    );
   }
 }

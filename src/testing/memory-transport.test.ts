@@ -46,7 +46,7 @@ test("B7: each group gets its own copy, and the members of a group compete", asy
   expect([a.received.length, b.received.length]).toEqual([2, 2]);
 });
 
-test("never more than the prefetch is unsettled", async () => {
+test("at most prefetch deliveries are unsettled", async () => {
   const transport = new MemoryTransport();
   const { received, count } = await member(transport, "g", 2);
   await transport.publish(
@@ -70,7 +70,7 @@ test("a key stays with the member that holds unsettled messages of it", async ()
   expect(new Set([a.received.length, b.received.length])).toEqual(new Set([0, 3]));
 });
 
-test("a retried message comes back before its released successors, one attempt older", async () => {
+test("a retried message is delivered as the next attempt before later released messages", async () => {
   const transport = new MemoryTransport();
   const { count } = await member(transport);
   await transport.publish(
@@ -86,7 +86,7 @@ test("a retried message comes back before its released successors, one attempt o
   expect(again.map((delivery) => delivery.attempt)).toEqual([2, 1, 1]);
 });
 
-test("an uncharged retry is no attempt", async () => {
+test("a retry that is not charged does not count as an attempt", async () => {
   const transport = new MemoryTransport();
   const { count } = await member(transport);
   await transport.publish([message("1")], { signal });
@@ -104,7 +104,7 @@ test("a delivery is settled once", async () => {
   expect(transport.backlog("g")).toBe(0);
 });
 
-test("what a leaving member has not settled goes to another, and its signal says so", async () => {
+test("unsettled deliveries of a leaving member are aborted and go to another member", async () => {
   const transport = new MemoryTransport();
   const a = await member(transport);
   await transport.publish([message("1", "k"), message("2", "k")], { signal });
@@ -126,7 +126,7 @@ test("a paused member receives nothing new but may settle", async () => {
   expect(ids(received)).toEqual(["1"]);
 });
 
-test("messages without a subscriber wait for the first one; a later group may ask for the beginning", async () => {
+test("messages without a subscriber wait for the first one; a later group may start at the beginning", async () => {
   const transport = new MemoryTransport();
   await transport.publish([message("1")], { signal });
   expect(ids(await (await member(transport)).count(1))).toEqual(["1"]);
@@ -147,7 +147,7 @@ test("messages without a subscriber wait for the first one; a later group may as
   expect([late.received, seen]).toEqual([[], ["1"]]);
 });
 
-test("B10: told failures are answered once each, and are not published", async () => {
+test("B10: each scripted failure is returned once and nothing is published", async () => {
   const transport = new MemoryTransport();
   transport.failNext(1, "rejected");
   const outcomes = await transport.publish([message("1"), message("2")], { signal });
@@ -155,7 +155,7 @@ test("B10: told failures are answered once each, and are not published", async (
   expect(transport.published.map(({ id }) => id)).toEqual(["2"]);
 });
 
-test("while it is down nothing is published, delivered or settled; then all goes on", async () => {
+test("between goDown and comeUp nothing is published, delivered or settled", async () => {
   const transport = new MemoryTransport();
   const { count, consumption } = await member(transport, "g", 1);
   await transport.publish([message("1"), message("2")], { signal });
@@ -169,7 +169,7 @@ test("while it is down nothing is published, delivered or settled; then all goes
   expect(ids(await count(2))).toEqual(["1", "2"]);
 });
 
-test("B10: a hanging publish is unknown once its sender gives up", async () => {
+test("B10: a hanging publish is unknown when it is aborted", async () => {
   const transport = new MemoryTransport();
   transport.hang();
   const sender = new AbortController();

@@ -19,16 +19,17 @@ import {
 import { MemoryGroup } from "./memory-group.ts";
 
 export interface MemoryTransportOptions {
-  /** Keep what was published, for looking at and for late subscribers. Off, a publish costs next to nothing. Default true. */
+  /** Keeps published messages in `published` and for late subscribers. Default true. */
   readonly record?: boolean;
+  /** Replaces single capabilities. Default none. */
   readonly capabilities?: Partial<Capabilities>;
-  /** Deliveries offer `ackWith`, which runs this statement in the consumer's transaction. */
+  /** Gives deliveries an `ackWith` that runs this statement in the consumer's transaction. Default none. */
   readonly ackStatement?: Statement;
 }
 
 export interface MemoryDeadLetter {
   readonly message: Message;
-  /** The bytes as a broker would carry them, or as a stranger put them there. */
+  /** The body as a broker would store it, or the bytes that `putForeign` published. */
   readonly body: Uint8Array;
   readonly note: DeadLetterNote;
 }
@@ -37,15 +38,15 @@ type FailedOutcome = Exclude<PublishOutcome["kind"], "published">;
 
 const PUBLISHED: PublishOutcome = Object.freeze({ kind: "published" });
 
-/** A broker inside the process: order by key, competing members, delays, and switches for what can go wrong. */
+/** A transport inside the process for tests: order by key, competing members, delays, and switches for faults. */
 export class MemoryTransport implements Transport {
   readonly name = "memory";
   readonly capabilities: Capabilities;
-  /** Everything that was accepted, in order. */
+  /** All accepted messages in order, unless `record` is false. */
   readonly published: Message[] = [];
-  /** What consumers gave up, with the note they left. */
+  /** The dead letters of consumers with their notes, unless `record` is false. */
   readonly deadLetters: MemoryDeadLetter[] = [];
-  /** Waits this long before each answer to a publish. */
+  /** Delay in milliseconds before each answer to a publish. Default 0. */
   latencyMs = 0;
 
   readonly #record: boolean;
@@ -83,9 +84,9 @@ export class MemoryTransport implements Transport {
   async publish(batch: readonly Message[], { signal }: PublishOptions): Promise<readonly PublishOutcome[]> {
     if (this.latencyMs > 0) await sleep(this.latencyMs, signal);
     if (signal.aborted)
-      return batch.map(() => ({ kind: "unreachable", error: unreachableError("given up") }));
+      return batch.map(() => ({ kind: "unreachable", error: unreachableError("the caller gave up") }));
     if (this.#hanging) return this.#publishUnanswered(batch, signal);
-    return batch.map((message) => this.#take(message));
+    return batch.map((message) => this.#accept(message));
   }
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
@@ -101,47 +102,48 @@ export class MemoryTransport implements Transport {
     for (const group of this.#groups.values()) await group.closeAll();
   }
 
-  /** The next `count` messages are not taken but answered with this outcome. */
+  /** Does not accept the next `count` messages and returns this outcome for each. */
   failNext(count: number, outcome: FailedOutcome): void {
     for (let i = 0; i < count; i++) this.#failures.push(outcome);
   }
 
-  /** Publishing is unreachable, nothing is delivered, nothing can be settled. */
+  /** Makes publishing unreachable. Nothing is delivered, and nothing can be settled, until `comeUp`. */
   goDown(): void {
     this.#down = true;
     for (const group of this.#groups.values()) group.halt(true);
   }
 
+  /** Ends the effect of `goDown` and `hang`. */
   comeUp(): void {
     this.#down = false;
     this.#hanging = false;
     for (const group of this.#groups.values()) group.halt(false);
   }
 
-  /** From now on a publish is not answered; when its sender gives up, its messages are unknown. */
+  /** Leaves each publish unanswered until its signal is aborted; its messages are then unknown. */
   hang(): void {
     this.#hanging = true;
   }
 
-  /** Takes all unsettled deliveries of a group away from their members, as a lost lease would. */
+  /** Revokes all unsettled deliveries of a group, as a lost lease would. */
   revokeDeliveries(group: string): void {
     for (const one of this.#findGroups(group)) one.revokeAll();
   }
 
-  /** How many messages a group has not settled yet, the delivered ones included. */
+  /** Returns the number of unsettled messages of a group, including those in flight. */
   backlog(group: string): number {
     return this.#findGroups(group).reduce((sum, one) => sum + one.backlog, 0);
   }
 
-  /** Bytes that somebody else put into the topic. */
+  /** Publishes bytes to the topic as other software would. */
   putForeign(topic: string, body: Uint8Array): void {
     const { message, flaw } = fromWire({ body, headers: {}, topic, key: null });
     for (const group of this.#routes.get(topic) ?? []) group.add(message, { body, flaw });
   }
 
-  #take(message: Message): PublishOutcome {
+  #accept(message: Message): PublishOutcome {
     const failure = this.#failures.length > 0 ? this.#failures.shift() : undefined;
-    if (failure !== undefined) return { kind: failure, error: new Error(`told to answer "${failure}"`) };
+    if (failure !== undefined) return { kind: failure, error: new Error(`scripted outcome "${failure}"`) };
     if (this.#down || this.#closed) return { kind: "unreachable", error: unreachableError() };
     const tooLarge = this.#checkSize(message);
     if (tooLarge !== undefined) return { kind: "refused", error: tooLarge };
@@ -169,7 +171,7 @@ export class MemoryTransport implements Transport {
 
   #checkSize({ data }: Message): SagaboxError | undefined {
     const { maxBytes } = this.capabilities;
-    // A letter takes three bytes at most, so the exact count is seldom needed.
+    // A UTF-16 unit takes at most three bytes in UTF-8, so the exact count is seldom needed.
     if (data.length * 3 <= maxBytes || Buffer.byteLength(data) <= maxBytes) return undefined;
     return new SagaboxError("PAYLOAD_TOO_LARGE", `The data takes more than ${maxBytes} bytes.`);
   }
@@ -178,13 +180,13 @@ export class MemoryTransport implements Transport {
     const id = `${service}\n${name}`;
     const known = this.#groups.get(id);
     if (known !== undefined) return known;
-    const bury = (message: Message, body: Uint8Array | undefined, note: DeadLetterNote): void =>
+    const saveDeadLetter = (message: Message, body: Uint8Array | undefined, note: DeadLetterNote): void =>
       void this.deadLetters.push({ message, note, body: body ?? toWire(message).body });
     const group = new MemoryGroup({
       name,
       ordered,
       ackStatement: this.#ackStatement,
-      ...(this.#record ? { bury } : {}),
+      ...(this.#record ? { saveDeadLetter } : {}),
     });
     this.#groups.set(id, group);
     return group;
@@ -198,8 +200,8 @@ export class MemoryTransport implements Transport {
     const groups = this.#routes.get(topic);
     if (groups?.has(group) === true) return;
     const earlier = this.published.filter((message) => message.topic === topic && isAtOrAfter(message, from));
-    const asked = typeof from === "object" || from === "beginning";
-    for (const message of asked ? earlier : (this.#unrouted.get(topic) ?? [])) group.add(message);
+    const replays = typeof from === "object" || from === "beginning";
+    for (const message of replays ? earlier : (this.#unrouted.get(topic) ?? [])) group.add(message);
     this.#unrouted.delete(topic);
     if (groups === undefined) this.#routes.set(topic, new Set([group]));
     else groups.add(group);
@@ -210,6 +212,6 @@ function isAtOrAfter({ writtenAt }: Message, from: TopicRequest["from"]): boolea
   return typeof from !== "object" || Date.parse(writtenAt) >= from.time.getTime();
 }
 
-function unreachableError(why = "it is closed, or was told to be down"): SagaboxError {
+function unreachableError(why = "it is closed, or the test has called goDown()"): SagaboxError {
   return new SagaboxError("TRANSPORT_UNREACHABLE", `The memory transport does not answer: ${why}.`);
 }

@@ -12,7 +12,7 @@ async function setup() {
   return { bus, sagaId };
 }
 
-test("a probe resolves with the saga as soon as it stands where it should", async () => {
+test("a probe resolves with the saga when it reaches the expected state", async () => {
   const { bus, sagaId } = await setup();
   // #region probes
   const { dueAt } = await sagaWaitsFor(bus, sagaId, "approved");
@@ -24,7 +24,7 @@ test("a probe resolves with the saga as soon as it stands where it should", asyn
   expect((await sagaEnds(bus, sagaId)).status).toBe("completed");
 });
 
-test("a probe that waited in vain tells where the saga stands and how it came there", async () => {
+test("a probe that times out describes the state and the history of the saga", async () => {
   const { bus, sagaId } = await setup();
   const error = await sagaEnds(bus, sagaId, "completed", { within: 100 }).catch((thrown: Error) => thrown);
   expect(error).toMatchObject({ name: "AssertionError", actual: "running" });
@@ -32,12 +32,12 @@ test("a probe that waited in vain tells where the saga stands and how it came th
   expect(first).toBe(`Saga ${sagaId} was expected to be completed within 100 ms.`);
   expect(second).toBe('It is a "tested-approval" (version 1) with the key "o1", and is running.');
   expect(third).toMatch(/^It waits for wait: approved, since 2/);
-  expect(fourth).toMatch(/^It is looked at again at 2/);
+  expect(fourth).toMatch(/^It is due at 2/);
   expect(fifth).toBe("The last lines of its history:");
   expect(lines.join("\n")).toMatch(/v1 step_executed approved pending → in_progress \(.*\)/);
 });
 
-test("a probe does not wait for what cannot come any more", async () => {
+test("a probe rejects at once when the state can no longer be reached", async () => {
   const { bus, sagaId } = await setup();
   await bus.sagas.cancel(sagaId, { actor: "ada", reason: "changed her mind" });
   await sagaEnds(bus, sagaId, "compensated");
@@ -48,7 +48,7 @@ test("a probe does not wait for what cannot come any more", async () => {
   expect(performance.now() - beganAt).toBeLessThan(5_000);
 });
 
-test("a probe does not wait for a completed saga to be compensated, unless somebody called it back", async () => {
+test("a probe waits for a completed saga to be compensated only after an operator's request", async () => {
   const { bus, sagaId } = await setup();
   await bus.transaction((tx) => tx.publish(Approved, { orderId: "o1" }));
   await sagaEnds(bus, sagaId, "completed");
@@ -66,13 +66,13 @@ test("a probe of a saga that does not exist says so", async () => {
   await expect(sagaEnds(bus, "nobody", "completed", { within: 50 })).rejects.toThrow(/There is no such saga/);
 });
 
-test("what is looked for in vain is told with what stood in the way", async () => {
+test("eventually fails with the last error as its cause", async () => {
   let looks = 0;
   expect(await eventually(() => ++looks > 3 && "found")).toBe("found");
   const broken = eventually(() => Promise.reject(new Error("no database")), { within: 20 });
   const error = (await broken.catch((thrown: unknown) => thrown)) as Error;
-  expect(error.message).toContain("It did not come true within 20 ms");
+  expect(error.message).toContain("The condition was not met within 20 ms");
   expect(error.cause).toMatchObject({ message: "no database" });
   const stuck = eventually(() => new Promise<boolean>(() => undefined), { within: 20 });
-  await expect(stuck).rejects.toThrow("It did not come true within 20 ms");
+  await expect(stuck).rejects.toThrow("The condition was not met within 20 ms");
 });

@@ -6,15 +6,14 @@ import { rejectUnknownKeys } from "../options/index.ts";
 import { hasEnded } from "../saga/index.ts";
 import { pollFor, formatTime, type ProbeOptions } from "./eventually.ts";
 
-/** How a saga ends; `failed` is no end, but nothing moves until a person decides. */
+/** How a saga ends. A `failed` saga has not ended, but it does not move until an operator decides. */
 export type SagaEnd = "completed" | "compensated" | "failed";
 
 const LAST_LINES = 10;
 
 /**
- * Resolves with the saga as soon as it has ended like this, or in any way if none is given. Rejects at once when it has
- * ended otherwise and nobody has called it back, and when time is over; the error tells where it stands and how it came
- * there.
+ * Resolves with the saga when it has reached `end`, or any end if none is given. Rejects with an AssertionError when
+ * the time is over, or at once when the saga can no longer reach `end`; the error describes its state and history.
  */
 export async function sagaEnds(
   bus: Bus,
@@ -24,8 +23,8 @@ export async function sagaEnds(
 ): Promise<SagaDetail> {
   const isReached = ({ status }: SagaDetail): boolean =>
     end === undefined ? hasEnded(status) || status === "failed" : status === end;
-  // What was compensated stays so. What was completed does too, unless somebody has called it back and no worker has
-  // taken that up yet, or its parent, which can call it back at any time, may still do so.
+  // A compensated saga stays compensated. A completed one stays completed unless an operator's request to compensate is
+  // pending, or it has a parent, which can compensate it at any time.
   const isUnreachable = ({ status, waitingMail, parent }: SagaDetail): boolean =>
     status === "compensated" || (status === "completed" && waitingMail === 0 && parent === null);
   return probeSaga(bus, sagaId, options, {
@@ -35,7 +34,10 @@ export async function sagaEnds(
   });
 }
 
-/** Resolves with the saga as soon as this step is under way: "pay", "prepare.pay" in a group, "undo of pay". */
+/**
+ * Resolves with the saga when this step is in progress: "pay", "prepare.pay" in a group, or "undo of pay". Rejects with
+ * an AssertionError when the time is over, or at once when the saga has ended.
+ */
 export async function sagaWaitsFor(
   bus: Bus,
   sagaId: string,
@@ -49,7 +51,7 @@ export async function sagaWaitsFor(
   });
 }
 
-/** The names under which a step is waited for; a step of a later round also without its round. */
+/** Returns the names that `sagaWaitsFor` accepts for a step. The round ("@2") may be left out. */
 function runningNames({ step, status, undo }: SagaDetail["steps"][number]): string[] {
   const names = [step, step.replace(/@\d+$/, "")];
   if (status === "in_progress") return names;
@@ -97,17 +99,17 @@ async function findSaga(bus: Bus, sagaId: string): Promise<SagaDetail | undefine
 }
 
 async function describeSaga(bus: Bus, saga: SagaDetail | undefined): Promise<string[]> {
-  if (saga === undefined) return ["There is no such saga, or the database did not tell."];
+  if (saga === undefined) return ["There is no such saga, or the database could not be read."];
   const { id, type, definitionVersion, correlationId, status, waitsFor, dueAt, lastError, incident } = saga;
   const { waitingSince, cause } = saga;
   const lines = await bus.sagas.history(id, { limit: 10_000 }).catch(() => []);
   return [
     `It is a "${type}" (version ${definitionVersion}) with the key "${correlationId}", and is ${status}.`,
     ...(waitsFor === null ? [] : [`It waits for ${waitsFor}, since ${waitingSince}.`]),
-    ...(dueAt === null ? [] : [`It is looked at again at ${dueAt}, even if nothing comes.`]),
-    ...(cause === null ? [] : [`It turned back: ${cause}.`]),
+    ...(dueAt === null ? [] : [`It is due at ${dueAt}, even if no input arrives.`]),
+    ...(cause === null ? [] : [`It started to compensate: ${cause}.`]),
     ...(lastError === null ? [] : [`Its last error: ${lastError}`]),
-    ...(incident === null ? [] : [`A person has to decide about ${incident.steps.join(", ")}.`]),
+    ...(incident === null ? [] : [`An operator has to decide about ${incident.steps.join(", ")}.`]),
     "The last lines of its history:",
     ...lines.slice(-LAST_LINES).map((line) => `  ${formatHistoryLine(line)}`),
   ];

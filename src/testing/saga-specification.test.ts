@@ -48,7 +48,7 @@ describe("the order saga", () => {
   // #endregion refusal
 
   // #region slow
-  test("does not trust a bank that is slow: it refunds what may have been paid", () => {
+  test("refunds a payment that may have succeeded when the bank is too slow", () => {
     reservedOrder()
       .after("3s")
       .expect.sent(RefundPayment)
@@ -63,12 +63,12 @@ describe("the order saga", () => {
   });
   // #endregion slow
 
-  test("sends the shipment again until it is done, and undoes nothing any more", () => {
+  test("sends the shipment again until it is done, and undoes nothing after the pivot", () => {
     paid().after("45s").expect.sent(ShipOrder).waitsFor("ship").when.cancelled().expect.ignored("pivot");
   });
 
   // #region person
-  test("calls a person when nobody can say whether it was shipped", () => {
+  test("opens an incident when it is unknown whether the order was shipped", () => {
     paid()
       .after("30m")
       .expect.parked("ship")
@@ -80,12 +80,12 @@ describe("the order saga", () => {
   // #endregion person
 
   // #region duplicate
-  test("hears a reply once", () => {
+  test("ignores a repeated reply", () => {
     reservedOrder().when.doneAgain("reserve").expect.ignored("known").sentNothingElse();
   });
   // #endregion duplicate
 
-  test("calls a person when a refund is refused, who settles it", () => {
+  test("opens an incident when a refund is refused, and an operator settles it", () => {
     reservedOrder()
       .after("3s")
       .when.undoFailed("pay", { permanent: true })
@@ -95,7 +95,7 @@ describe("the order saga", () => {
   });
 });
 
-test("groups, local functions, waits and children are told in the same words", () => {
+test("groups, local functions, waits and child sagas use the same methods", () => {
   const Approved = event("approved", { schema: z.object({ id: z.string() }), key: (d) => d.id });
   const input = { version: 1, input: z.object({ id: z.string() }), key: (i: { id: string }) => i.id };
   const part = saga("part", input)
@@ -128,7 +128,7 @@ test("groups, local functions, waits and children are told in the same words", (
     .expect.compensated();
 });
 
-describe("when it is not so", () => {
+describe("failed expectations", () => {
   test.each([
     [
       "a command that was not sent",
@@ -148,7 +148,7 @@ describe("when it is not so", () => {
       () => reservedOrder().expect.undoes("reserve"),
       "it undoes nothing. So far: start · reserve is done.",
     ],
-    ["another incident", () => paid().after("30m").expect.parked("pay"), "a person is called for ship"],
+    ["another incident", () => paid().after("30m").expect.parked("pay"), "the incident is about ship"],
     ["nothing ignored", () => reservedOrder().expect.ignored(), "it was not ignored"],
     [
       "another reason",
@@ -157,11 +157,11 @@ describe("when it is not so", () => {
     ],
     ["a step that has not begun", () => given(order).when.refused("ship"), 'Step "ship" has not begun'],
     ["nothing to undo", () => given(order).when.undone("reserve"), 'Step "reserve" is not being undone'],
-  ])("it says so: %s", (_, story, message) => {
+  ])("the error describes %s", (_, story, message) => {
     expect(story).toThrow(message);
   });
 
-  test("input, commands and replies are held to their schemas", () => {
+  test("input, commands and replies are validated by their schemas", () => {
     expect(() => given({ ...order, cents: 1.5 })).toThrow(/does not match its schema: cents: \S/);
     const wrongReply = { reservationId: 7 } as unknown as { reservationId: string };
     expect(() => given(order).when.done("reserve", wrongReply)).toThrow("reservationId");
@@ -171,7 +171,7 @@ describe("when it is not so", () => {
     expect(() => sagaSpecification(careless).given({ id: "o1" })).toThrow('command "stock.reserve"');
   });
 
-  test("an event that is for another instance does not come to this one", () => {
+  test("an event for another instance is refused", () => {
     const schema = z.object({ id: z.string(), order: z.string() });
     const Paid = event("paid", { schema, key: (d) => d.id });
     const options = { version: 1, input: z.object({ id: z.string() }), key: (i: { id: string }) => i.id };
@@ -180,11 +180,11 @@ describe("when it is not so", () => {
     );
     asked({ id: "o1" }).when.occurs(Paid, { id: "p1", order: "o1" }).expect.completed();
     expect(() => asked({ id: "o1" }).when.occurs(Paid, { id: "o1", order: "o2" })).toThrow(
-      '"paid" has the key "o2" in these data and would not come to this saga, whose key is "o1"',
+      '"paid" has the key "o2" and would not reach this saga, whose key is "o1"',
     );
   });
 
-  test("a step that is not there, and a result of another shape, do not compile", () => {
+  test("an unknown step and a result of another type do not compile", () => {
     // @ts-expect-error there is no such step
     expect(() => given(order).when.done("reserved", { reservationId: "r1" })).toThrow(
       'Saga "order" has no step "reserved". Its steps: reserve, pay, ship.',

@@ -18,10 +18,10 @@ import {
 export type SentCommand = Extract<SagaEffect, { kind: "send" }>;
 
 const START_MS = Date.UTC(2030, 0, 1);
-/** Almost one: waits between tries are as long as they may be, so that a test knows them. */
+/** Almost 1, so that jittered waits have their maximum length and are predictable. */
 const MAX_RANDOM = 1 - Number.EPSILON;
 
-/** One instance in memory, moved by what a test says has happened. Between two moves its state is stored as JSON. */
+/** One saga instance in memory. Between two moves its state is serialized as JSON, as in the database. */
 export class SimulatedSaga {
   readonly definition: SagaDefinition;
   readonly #input: Json;
@@ -29,11 +29,11 @@ export class SimulatedSaga {
   status: SagaStatus = "started";
   state: SagaState = newState();
   nowMs = START_MS;
-  /** What followed from the latest move. */
+  /** The effects of the last move. */
   effects: SagaEffect[] = [];
-  /** Why the latest move changed nothing. */
+  /** Why the last move changed nothing. */
   ignored: string | undefined;
-  /** The steps a person is called for. */
+  /** The steps of the open incident. */
   incident: readonly string[] = [];
   readonly history: string[] = [];
   #ids = 0;
@@ -43,7 +43,7 @@ export class SimulatedSaga {
     const checked = definition.input["~standard"].validate(given);
     if (checked instanceof Promise) {
       throw testError(
-        `The schema of saga "${definition.name}" answers later; a story needs one that answers at once.`,
+        `The schema of saga "${definition.name}" is asynchronous; a scenario needs a synchronous one.`,
       );
     }
     if (checked.issues !== undefined) {
@@ -55,7 +55,7 @@ export class SimulatedSaga {
     this.move("start", [{ kind: "start" }]);
   }
 
-  /** Everything that a test says in one breath. */
+  /** Applies the inputs of one event of the scenario. */
   move(what: string, inputs: readonly SagaInput[]): void {
     this.effects = [];
     this.ignored = undefined;
@@ -63,7 +63,7 @@ export class SimulatedSaga {
     for (const input of inputs) this.#decide(input);
   }
 
-  /** Time passes, and whatever becomes due on the way happens at its own time. */
+  /** Lets time pass. Everything that becomes due meanwhile happens at its due time. */
   advance(what: string, byMs: number): void {
     const untilMs = this.nowMs + byMs;
     this.move(what, []);
@@ -85,27 +85,28 @@ export class SimulatedSaga {
     throw testError(`Step "${step}" has not begun. ${this.describeHistory()}`);
   }
 
-  /** Refuses a name that no step has. */
+  /** Throws if no step has this name. */
   checkStep(step: string): void {
     const { name, nodes } = this.definition;
     const known = listSteps(nodes).map(({ path }) => path);
-    // A choice, or a repetition, that failed is known by its own name, and only then.
+    // A choice or a repetition has a record of its own only after it has failed.
     if (this.#findStep(step) !== undefined || step in this.state.records) return;
     throw testError(`Saga "${name}" has no step "${step}". Its steps: ${known.join(", ")}.`);
   }
 
-  /** The input that an event is, if it is for this instance. */
+  /** Converts an event to an input. Throws if the event is for another instance. */
   toEventInput(event: AnyEvent, data: unknown): SagaInput {
     const checked = validate(event, data);
-    const heard = { type: event.name, data: (checked instanceof Promise ? data : checked) as Json };
-    const other = otherKey(this.definition, this.#key, heard);
-    if (other === undefined) return { kind: "event", id: this.newId(), ...heard };
+    const received = { type: event.name, data: (checked instanceof Promise ? data : checked) as Json };
+    const other = otherKey(this.definition, this.#key, received);
+    if (other === undefined) return { kind: "event", id: this.newId(), ...received };
     throw testError(
-      `"${event.name}" has the key "${other}" in these data and would not come to this saga, whose key is "${this.#key}". ${this.describeHistory()}`,
+      `"${event.name}" has the key "${other}" and would not reach this saga, whose key is "${this.#key}". ` +
+        this.describeHistory(),
     );
   }
 
-  /** The input that ends a step, or its undo, whatever its kind. */
+  /** Converts the outcome of a step, or of its undo, to an input for the step's kind. */
   toOutcomeInput(step: string, undo: boolean, outcome: WorkOutcome): SagaInput {
     const record = this.findRecord(step);
     const effort = undo ? record.undo : record;
@@ -130,7 +131,7 @@ export class SimulatedSaga {
     return { kind: "reply", requestId: id, outcome };
   }
 
-  /** What has been said so far, for the one who reads why a test failed. */
+  /** Describes the events so far and the current state, for failure messages. */
   describeHistory(): string {
     const steps = Object.entries(this.state.records).map(([place, { status }]) => `${place} ${status}`);
     return `So far: ${this.history.join(" · ")}. It is ${this.status}: ${steps.join(", ")}.`;
@@ -163,7 +164,7 @@ export class SimulatedSaga {
     }
   }
 
-  /** The next moment at which something is due by the clock. */
+  /** Returns the next time at which a timeout, retry or deadline is due. */
   #findNextDue(): number {
     if (hasEnded(this.status)) return Infinity;
     const times = Object.values(this.state.records).flatMap((record) => {

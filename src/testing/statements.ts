@@ -4,7 +4,7 @@ const SHIFT = "$1::double precision * interval '1 ms'";
 const isInFuture = (column: string): string =>
   `${column} > (select clock_timestamp()) and isfinite(${column})`;
 
-/** Everything that waits for a later time, told that it has come nearer. `$1` is how much, in milliseconds. */
+/** Statements that move waiting times into the past. `$1` is the distance in milliseconds. */
 export function timeStatements(schema: string) {
   // A row that is due already may be claimed, so only rows that still wait or can still expire are updated.
   const shiftRowsSql = (table: "outbox" | "queue") =>
@@ -16,12 +16,12 @@ export function timeStatements(schema: string) {
         returning lane`,
     );
   return {
-    // Instances first and in order, as everybody locks them before anything that belongs to them.
+    // Instances are locked first and in order of id, as all other code does.
     lockSagas: defineStatement(
       "sagabox.testing.lock_sagas",
       `select id, version, state::text as state from ${schema}.saga_instance where completed_at is null order by id for update`,
     ),
-    // A new version, so that no worker goes on with what it remembers of the instance.
+    // The version is increased, so that no worker continues with a cached state.
     moveSagas: defineStatement(
       "sagabox.testing.move_sagas",
       `with moved as (
@@ -61,17 +61,17 @@ export function timeStatements(schema: string) {
   };
 }
 
-/** What the database knows of processes that have died. */
+/** Statements that end the sessions and leases of crashed workers. */
 export function crashStatements(schema: string) {
   const freeSql = (table: "outbox" | "queue"): string =>
     `update ${schema}.${table} set lease_until = null where lease_until is not null`;
   return {
-    // The server would notice by itself, though not before a statement that is running has ended.
+    // PostgreSQL notices a lost connection only after a running statement has ended, so the session is terminated.
     disconnect: defineStatement(
       "sagabox.testing.disconnect",
       "select pg_terminate_backend(pid) from pg_stat_activity where pid = any($1::text::integer[])",
     ),
-    // Members that have been silent for more than a second are removed by whoever looks next.
+    // Any worker removes members whose lease ended more than a second ago.
     endLeases: defineStatement(
       "sagabox.testing.end_leases",
       `with sagas as (

@@ -29,7 +29,7 @@ async function openService<I, R, P extends Phase>(saga: Saga<I, R, P>, options =
 
 afterEach(() => vi.unstubAllEnvs());
 
-test("a timeout of 30 seconds passes at once, although the worker would not look for half a minute", async () => {
+test("a timeout of 30 seconds passes at once, although the worker polls more rarely", async () => {
   const order = reservingSaga();
   const { bus, time } = await openService(order, slow);
   const beganAt = performance.now();
@@ -48,7 +48,7 @@ test("a timeout of 30 seconds passes at once, although the worker would not look
   expect(steps[0]).toMatchObject({ step: "reserve", status: "compensating", outcome: "unknown" });
 });
 
-test("an approval that may take two weeks is waited for, and then given up", async () => {
+test("a wait of two weeks for an approval times out", async () => {
   const saga = approval();
   const { bus, time } = await openService(saga, slow);
   // #region approval
@@ -66,7 +66,7 @@ test("an approval that may take two weeks is waited for, and then given up", asy
   ]);
 });
 
-test("an approval that comes after a week was waited for all the same", async () => {
+test("an approval that arrives after a week is accepted", async () => {
   const saga = approval();
   const { bus, time } = await openService(saga);
   const sagaId = await startSaga(bus, saga, { orderId: "o1" });
@@ -77,7 +77,7 @@ test("an approval that comes after a week was waited for all the same", async ()
   expect(Date.parse(completedAt ?? "") - Date.parse(createdAt)).toBeGreaterThan(7 * 86_400_000 - 1_000);
 });
 
-test("a saga about a person is opened, moved and sealed again", async () => {
+test("the state of a saga with personal data is decrypted, moved and encrypted again", async () => {
   const saga = confidentialApproval();
   const { bus, pool, time } = await openService(saga, { ...slow, privacy: { keys: testKeyRing() } });
   const [late, soon, gone] = [
@@ -98,7 +98,7 @@ test("a saga about a person is opened, moved and sealed again", async () => {
   expect((await sagaEnds(bus, late, "compensated")).cause).toContain("approved");
 });
 
-test("a saga about a person cannot be moved without the keys", async () => {
+test("a saga with personal data cannot be moved without its keys", async () => {
   const saga = confidentialApproval();
   const { bus, another } = await openService(saga, { privacy: { keys: testKeyRing() } });
   const sagaId = await startSaga(bus, saga, { orderId: "o1" });
@@ -107,7 +107,7 @@ test("a saga about a person cannot be moved without the keys", async () => {
   await expect(blind.advance("1d")).rejects.toMatchObject({ code: "PRIVACY_KEYS_UNAVAILABLE" });
 });
 
-test("a worker that is in the middle of a step takes no harm, and finds the deadline passed", async () => {
+test("a worker in the middle of a step continues and finds the deadline passed", async () => {
   let [calls, told, finish]: [number, string, (text: string) => void] = [0, "", () => undefined];
   const saga = limitedSaga((signal) => {
     calls += 1;
@@ -133,7 +133,7 @@ test("a worker that is in the middle of a step takes no harm, and finds the dead
   expect(calls).toBe(2);
 });
 
-test("a scheduled message and one that waits for another try come at once", async () => {
+test("a scheduled message and a message that waits for a retry are delivered at once", async () => {
   const saga = approval();
   const shop = await sagaFixture();
   const { bus } = shop;
@@ -154,7 +154,7 @@ test("a scheduled message and one that waits for another try come at once", asyn
   await eventually(() => handled.length === 2);
 });
 
-test("what the broker did not take is offered again, and what has a time to live runs out of it", async () => {
+test("a message that the broker did not accept is published again, and one with a time to live expires", async () => {
   const transport = new MemoryTransport();
   const retry = { firstDelay: "1h", maxDelay: "1h" } as const;
   const { bus, pool } = await sagaFixture({ transport, outbox: { retry, optimistic: false } });
@@ -173,7 +173,7 @@ test("what the broker did not take is offered again, and what has a time to live
   expect(transport.published.map(({ data }) => data)).toEqual(['{"orderId":"again"}']);
 });
 
-test("an event kept for a saga that has not begun is forgotten in its time", async () => {
+test("an event stored for a saga that has not started expires", async () => {
   const saga = approval();
   const { bus, pool, time } = await openService(saga, { sagas: { pollInterval: 50, earlyEvents: "1d" } });
   await bus.transaction((tx) => tx.publish(Approved, { orderId: "early" }));
@@ -184,7 +184,7 @@ test("an event kept for a saga that has not begun is forgotten in its time", asy
   expect((await bus.sagas.show(sagaId)).waitingMail).toBe(0);
 });
 
-test("incidents and open flows grow older with everything else, closed ones do not", async () => {
+test("open incidents and flows are moved, closed ones are not", async () => {
   const { bus, pool } = await sagaFixture();
   await pool.query(`
     insert into sagabox.saga_incident (saga_id, steps, error, opened_at) values ('s', '{pay}', 'no', now());
@@ -198,7 +198,7 @@ test("incidents and open flows grow older with everything else, closed ones do n
   expect(rows).toEqual([{ days: 2 }, { days: 2 }, { days: 0 }]);
 });
 
-test("time that is moved again and again under busy workers loses and doubles nothing", async () => {
+test("moving time repeatedly under busy workers loses and duplicates nothing", async () => {
   const { bus, pool } = await sagaFixture();
   await pool.query("create table effect (order_id text, what text, note text)");
   const saga = everyKind(async (key) => key);
@@ -218,7 +218,7 @@ test("time that is moved again and again under busy workers loses and doubles no
   expect(rows).toHaveLength(20);
 });
 
-test("time is not moved in production, nor by nothing, nor backwards", async () => {
+test("advance is refused in production, and for zero and negative times", async () => {
   const { bus } = await sagaFixture();
   await expect(timeTraveller(bus).advance("0s")).rejects.toThrow(/advance must be from 1 ms/);
   expect(() => timeTraveller(bus, { scheme: "x" } as object)).toThrow(/Did you mean "schema"/);

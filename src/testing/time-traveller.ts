@@ -1,4 +1,5 @@
 import { type Bus, type BusTransaction, findSagaVault } from "../app/index.ts";
+import { SagaboxError } from "../errors/index.ts";
 import type { Json } from "../message/index.ts";
 import { type Duration, milliseconds, readEnvironment, rejectUnknownKeys } from "../options/index.ts";
 import {
@@ -18,36 +19,35 @@ import {
   sqlState,
   type Statement,
 } from "../storage/index.ts";
-import { assertTestEnvironment } from "./assert-test-environment.ts";
 import { formatTime } from "./eventually.ts";
 import { timeStatements } from "./statements.ts";
 
 export interface TimeTravellerOptions {
-  /** The schema of the bus, if it was given one. Default: SAGABOX_SCHEMA, else "sagabox". */
+  /** The schema of the bus. Default SAGABOX_SCHEMA, or "sagabox". */
   readonly schema?: string;
 }
 
 export interface TimeMoved {
-  /** Open sagas whose times were moved. */
+  /** Number of open sagas whose times were moved. */
   readonly sagas: number;
-  /** Messages that were scheduled, waited for another try, or were about to expire. */
+  /** Number of messages that were scheduled, waited for a retry, or had an expiry time. */
   readonly messages: number;
 }
 
 export interface TimeTraveller {
   /**
-   * As if every process had stood still for so long: whatever waits in the tables is due so much earlier, all of it
-   * in one transaction. What becomes due begins its own waits from then on; call it again for those.
+   * Makes all waiting work in the tables due earlier by `time` (a duration or milliseconds), in one transaction. Work
+   * that becomes due may start new waits; call it again to pass those. Throws for an invalid time.
    */
   advance(time: Duration | number): Promise<TimeMoved>;
 }
 
 const TEN_YEARS_MS = 3_650 * 86_400_000;
 const MAX_TRIES = 5;
-/** As many as fit a notification. */
+/** Number of lanes that fit into one notification. */
 const MAX_LANES_PER_BATCH = 500;
 
-/** Moves the time of everything that waits in the tables of a bus. For tests alone; running workers notice. */
+/** Creates a TimeTraveller, which moves the waiting times of a bus in tests. Running workers are notified. */
 export function timeTraveller(bus: Bus, options: TimeTravellerOptions = {}): TimeTraveller {
   assertTestEnvironment("timeTraveller()");
   rejectUnknownKeys("timeTraveller", options, ["schema"]);
@@ -70,7 +70,7 @@ type TimeStatements = ReturnType<typeof timeStatements>;
 
 interface TimeShift {
   readonly byMs: number;
-  /** For the history of each saga. */
+  /** Written to the history of each saga. */
   readonly note: string;
   readonly channel: string;
   readonly vault: SagaVault | undefined;
@@ -91,8 +91,8 @@ async function shiftDatabase(
   const { rows: open } = await run<OpenSaga>(sql.lockSagas);
   const moved: ShiftedSaga[] = [];
   for (const one of open) {
-    const sooner = await shiftSaga(vault, one, byMs, within);
-    if (sooner !== undefined) moved.push(sooner);
+    const shifted = await shiftSaga(vault, one, byMs, within);
+    if (shifted !== undefined) moved.push(shifted);
   }
   if (moved.length > 0) await run(sql.moveSagas, byMs, JSON.stringify(moved), note);
   for (const one of [sql.moveMail, sql.moveIncidents, sql.moveMessages, sql.moveFlows]) await run(one, byMs);
@@ -100,7 +100,7 @@ async function shiftDatabase(
   const { rows: sent } = await run<{ lane: number }>(sql.moveOutbox, byMs);
   const { rows: queued } = await run<{ lane: number }>(sql.moveQueue, byMs);
   const rows = [...sent, ...queued];
-  // Heard with the commit: those that hold rows back look at them again, and everybody looks for what is due.
+  // Notifications are sent with the commit. Workers then read held-back rows of these lanes again and poll for due work.
   const lanes = [...new Set(rows.map(({ lane }) => lane))];
   for (let first = 0; first < lanes.length; first += MAX_LANES_PER_BATCH) {
     await run(sql.notify, channel, `!${lanes.slice(first, first + MAX_LANES_PER_BATCH).join(",")}`);
@@ -109,7 +109,7 @@ async function shiftDatabase(
   return { sagas: moved.length, messages: scheduled.length + rows.length };
 }
 
-// A worker may be moving rows in another order; the server ends one of the two, and we can always begin again.
+// A worker may lock rows in another order. PostgreSQL then cancels one transaction, and this one can be repeated.
 async function retryOnDeadlock<T>(work: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
@@ -120,7 +120,7 @@ async function retryOnDeadlock<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** An open saga as it was locked. */
+/** An open saga whose row is locked. */
 interface OpenSaga {
   readonly id: string;
   readonly version: number;
@@ -133,8 +133,8 @@ interface ShiftedSaga {
 }
 
 /**
- * The state it gets with its next version, by which it is sealed where it is about a person. Undefined when that
- * person was erased: nobody can read it any more, and it waits for nothing.
+ * Returns the moved state, encrypted for the saga's next version if it holds personal data. Returns undefined if the
+ * data subject was erased: the state cannot be read any more, and the saga waits for nothing.
  */
 async function shiftSaga(
   vault: SagaVault | undefined,
@@ -152,7 +152,7 @@ async function shiftSaga(
 
 type Times = Pick<StepRecord, "nextAtMs" | "dueAtMs" | "startedAtMs" | "endedAtMs">;
 
-/** The state as it would be had everything in it happened so much earlier. */
+/** Moves all times in a saga's state `byMs` into the past. */
 function shiftState(state: SagaState, byMs: number): SagaState {
   const records = Object.entries(state.records).map(([place, record]) => [place, shiftRecord(record, byMs)]);
   return {
@@ -175,4 +175,13 @@ function shiftTimes({ nextAtMs, dueAtMs, startedAtMs, endedAtMs }: Times, byMs: 
     ...(dueAtMs === undefined ? {} : { dueAtMs: dueAtMs - byMs }),
     ...(endedAtMs === undefined ? {} : { endedAtMs: endedAtMs - byMs }),
   };
+}
+
+/** Throws OPTIONS_INVALID in production, because `what` changes rows directly in the tables. */
+export function assertTestEnvironment(what: string): void {
+  if (process.env["NODE_ENV"] !== "production") return;
+  throw new SagaboxError(
+    "OPTIONS_INVALID",
+    `${what} changes sagabox's tables directly. It is only for tests, and NODE_ENV is "production".`,
+  );
 }

@@ -1,19 +1,28 @@
 // The contract between sagabox and a transport: publish a batch and return an outcome for each message, subscribe and
 // settle each delivery. Authors of transports need nothing else.
-export type {
-  Beginning,
-  Consumption,
-  PublishOptions,
-  PublishOutcome,
-  Subscription,
-  TopicRequest,
-  Transport,
+export {
+  type AckWith,
+  assertCanBegin,
+  type Beginning,
+  type BrokerObject,
+  type BrokerTopology,
+  type Capabilities,
+  type Consumption,
+  type DeadLetterNote,
+  type Delivery,
+  type HomeDatabase,
+  isLocalTransport,
+  type LocalHop,
+  type LocalTransport,
+  type PlannedGroup,
+  type PublishOptions,
+  type PublishOutcome,
+  type RetryOptions,
+  type StartingPoint,
+  type Subscription,
+  type TopicRequest,
+  type Transport,
 } from "./transport.ts";
-export type { AckWith, DeadLetterNote, Delivery, RetryOptions } from "./delivery.ts";
-export type { Capabilities } from "./capabilities.ts";
-export type { BrokerObject, BrokerTopology, PlannedGroup } from "./topology.ts";
-export { assertCanBegin, type StartingPoint } from "./starting-point.ts";
-export { isLocalTransport, type HomeDatabase, type LocalHop, type LocalTransport } from "./local-hop.ts";
 export {
   contentType,
   fromWire,

@@ -1,8 +1,7 @@
+import { SagaboxError } from "../errors/index.ts";
 import type { Message, MessageKind } from "../message/index.ts";
-import type { Capabilities } from "./capabilities.ts";
-import type { DeadLetterNote, Delivery } from "./delivery.ts";
-import type { StartingPoint } from "./starting-point.ts";
-import type { BrokerTopology, PlannedGroup } from "./topology.ts";
+import type { Database, Param, Statement } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
 
 /**
  * The outcome of publishing one message. `unknown` means the broker may have stored it; the message is sent again.
@@ -90,4 +89,183 @@ export interface Transport {
   depths?(topics: readonly string[]): Promise<ReadonlyMap<string, number>>;
   /** The objects and permissions that these groups need at the broker. Does not contact the broker. */
   declares?(groups: readonly PlannedGroup[]): BrokerTopology;
+}
+
+/** One copy of a message for one consumer group. It is settled once; later calls have no effect. */
+export interface Delivery {
+  readonly message: Message;
+  /** Why the received bytes are not a valid message. `message` then holds the parts that could be read. */
+  readonly flaw?: Error;
+  /** 1 for the first delivery, plus one for each retry that counts as an attempt. */
+  readonly attempt: number;
+  /** The stream whose order must be kept, or null if there is no order to keep. */
+  readonly orderKey: string | null;
+  /** Aborted when another member of the group took over the delivery. Do not commit or settle anything after that. */
+  readonly signal: AbortSignal;
+  /** Acknowledges the delivery. Call it after the effect has committed. */
+  ack(): Promise<void>;
+  /**
+   * Only for a transport in the same database: a statement that acknowledges inside the effect's transaction. If the
+   * delivery is gone, because another member took it over, it fails the transaction (division_by_zero).
+   */
+  readonly ackWith?: AckWith;
+  /** Called after a transaction that ran `ackWith` has committed. */
+  readonly confirmAck?: () => void;
+  /** Redelivers after the delay. If the transport orders retries, later messages of the key stay behind it. */
+  retry(options: RetryOptions): Promise<void>;
+  /**
+   * Returns the delivery unchanged and without counting an attempt, because an earlier message of its key is retried
+   * first.
+   */
+  release(): Promise<void>;
+  /**
+   * Only for brokers with a dead-letter queue: copies the message there, body unchanged and note in the headers, and
+   * then acknowledges it unless it was acknowledged before. The dead letter in PostgreSQL is committed first.
+   */
+  deadLetter?(note: DeadLetterNote): Promise<void>;
+}
+
+/** A statement that acknowledges a delivery, run by the handler's transaction. */
+export interface AckWith {
+  readonly statement: Statement;
+  readonly params: readonly Param[];
+  /**
+   * Acknowledges several deliveries in one statement, or fails for all of them. Each parameter is the array of the
+   * values that `statement` takes at that position, as one array literal.
+   */
+  readonly together?: Statement;
+}
+
+/** Headers of a dead-lettered message at the broker. The names are sent as they are. */
+export interface DeadLetterNote {
+  readonly error_type: string;
+  readonly error_message: string;
+  readonly stack_trace: string;
+  readonly retry_count: string;
+  readonly failed_at: string;
+  readonly source_topic: string;
+  readonly consumer_group: string;
+  readonly original_timestamp: string;
+}
+
+export interface RetryOptions {
+  readonly delayMs: number;
+  /** False if the failure was not caused by the message: the attempt is not counted. */
+  readonly charged: boolean;
+  readonly error: string;
+}
+
+/**
+ * What a transport can do. The conformance suite tests each claim, and skips the cases of claims that are not made.
+ */
+export interface Capabilities {
+  /** Keeps order per key among the competing members of a consumer group. */
+  readonly ordersByKey: boolean;
+  /**
+   * Keeps order per key through retries too. If false, the bus parks the failed messages of a key in PostgreSQL, in
+   * order.
+   */
+  readonly ordersRetries: boolean;
+  /**
+   * When one message of a key fails in a batch, every later one of that key fails too. A batch may then hold several
+   * messages of a key.
+   */
+  readonly failsLaterOfKey: boolean;
+  /** Can redeliver a message after a delay. */
+  readonly delaysRedelivery: boolean;
+  /** Keeps a message without a subscriber for the first group that subscribes, instead of dropping it. */
+  readonly keepsUnrouted: boolean;
+  /** Rejects a message that no queue accepts, instead of dropping it. */
+  readonly rejectsUnrouted: boolean;
+  /** A new group can read messages that were published before it subscribed. */
+  readonly replays: boolean;
+  /**
+   * A new group can start at a given time. A transport with this claim but without `replays` can do so for streams
+   * only.
+   */
+  readonly replaysFromTime: boolean;
+  /** The largest message the transport accepts, in bytes of data. */
+  readonly maxBytes: number;
+}
+
+/** A consumer group and the topics it is going to subscribe to. */
+export interface PlannedGroup {
+  readonly service: string;
+  readonly group: string;
+  readonly ordered: boolean;
+  readonly topics: readonly { readonly topic: string; readonly kind: MessageKind }[];
+}
+
+/** An object that a transport creates at the broker. */
+export interface BrokerObject {
+  /** The broker's term: exchange, queue, topic, stream … */
+  readonly kind: string;
+  readonly name: string;
+  readonly detail: string;
+}
+
+/** The objects and permissions a transport needs at its broker, for operators who prepare or review them. */
+export interface BrokerTopology {
+  readonly objects: readonly BrokerObject[];
+  /** The least permissions that consuming needs, as commands or rules for the broker's own tool. */
+  readonly permissions: readonly string[];
+}
+
+/**
+ * Where a consumer that is new to a topic starts. With a time it gets everything published at or after it; brokers
+ * index times roughly, so it may also get slightly older messages.
+ */
+export type StartingPoint = "now" | "beginning" | { readonly time: Date };
+
+/** Throws `TRANSPORT_CANNOT_REPLAY` if the transport cannot start a topic at the requested time. */
+export function assertCanBegin(
+  { name, capabilities }: Pick<Transport, "name" | "capabilities">,
+  topics: readonly TopicRequest[],
+): void {
+  const { replaysFromTime, replays } = capabilities;
+  const unsupported = topics.find(
+    ({ from, kind }) => typeof from === "object" && !(replaysFromTime && (replays || kind === "stream")),
+  );
+  if (unsupported === undefined) return;
+  const can = replaysFromTime ? "it can do so for streams only" : "it does not support start times";
+  throw new SagaboxError(
+    "TRANSPORT_CANNOT_REPLAY",
+    `The ${unsupported.kind} topic "${unsupported.topic}" cannot be read from a given time on ${name}: ${can}.`,
+  );
+}
+
+/**
+ * Lets a transport in the outbox's own database take over a batch inside the statement that settles it. That is one
+ * transaction without a copy of the payload, so nothing can be lost or sent twice in between.
+ */
+export interface LocalHop {
+  /** Settles sent rows. Takes the parameters and returns the columns of the outbox's own settle statement. */
+  readonly settle: Statement;
+  /** Like `settle`, but skips rows that other sessions have locked, and returns them in addition. */
+  readonly settlePast: Statement;
+  /** Settles rows that the writing process leased to itself. */
+  readonly settleLeased: Statement;
+  /** Settles leased rows, skips rows that other sessions have locked, and returns the skipped ones. */
+  readonly settleLeasedPast: Statement;
+  /** Wakes consumers that wait for new deliveries in these lanes. */
+  wake(lanes: readonly number[]): void;
+}
+
+/** The bus's database, as attached to a local transport. */
+export interface HomeDatabase {
+  readonly database: Database;
+  readonly schema: string;
+  readonly channel: string;
+  readonly leaseMs: number;
+  readonly observer: Observer;
+}
+
+export interface LocalTransport extends Transport {
+  attach(home: HomeDatabase): LocalHop;
+  /** A notification arrived for these lanes. Undefined means that notifications may have been missed. */
+  hint(lanes: readonly number[] | undefined, changed?: boolean): void;
+}
+
+export function isLocalTransport(transport: Transport): transport is LocalTransport {
+  return "attach" in transport && typeof transport.attach === "function";
 }

@@ -9,7 +9,7 @@ import { ScriptedDatabase } from "./scripted-database.ts";
 
 /** What is not asked of a broker with parking, and why. */
 export const ofParking = {
-  "what comes back from a retry counts against the prefetch too": "the lot has a prefetch of its own",
+  "retried deliveries count towards the prefetch too": "parked messages have a prefetch of their own",
 };
 
 /** Processes at one broker, each with its keyed retries parked in the same database. */

@@ -69,5 +69,5 @@ export class ScriptedTransport implements Transport {
 }
 
 function toOutcome(kind: PublishOutcome["kind"]): PublishOutcome {
-  return kind === "published" ? { kind } : { kind, error: new Error(`told to answer "${kind}"`) };
+  return kind === "published" ? { kind } : { kind, error: new Error(`scripted outcome "${kind}"`) };
 }

@@ -18,7 +18,7 @@ const skipped = exerciseTransport({ test: runNamed }, () => underTest(sharedUrl,
 exerciseTransport(
   {
     test: (name, run) =>
-      skipped.some((left) => left.name === name && left.reason.startsWith("no process")) &&
+      skipped.some((left) => left.name === name && left.reason.startsWith("a process of the transport")) &&
       runNamed(name, run),
   },
   () => underTest(sharedUrl, 1_500),
@@ -28,10 +28,10 @@ exerciseTransport(
 test("B1, B4: skips only the cases that streams cannot support, and a crash because of the long lease", () => {
   expect(new Set(skipped.map(({ reason }) => reason))).toEqual(
     new Set([
-      "it does not claim rejectsUnrouted",
-      "it does not claim ordersRetries",
-      "it claims replays",
-      "no process of it can die alone",
+      "a process of the transport cannot crash alone",
+      "the transport does not support ordersRetries",
+      "the transport does not support rejectsUnrouted",
+      "the transport supports replays",
     ]),
   );
 });

@@ -13,10 +13,10 @@ describe.skipIf(missing !== undefined).each(["quorum", "classic"] as const)("%s 
 
   test("B1, B3: only capabilities that RabbitMQ lacks are left out", () => {
     expect([...new Set(skipped.map(({ reason }) => reason))].toSorted()).toEqual([
-      "it claims rejectsUnrouted",
-      "it does not claim keepsUnrouted",
-      "it does not claim ordersRetries",
-      "it does not claim replays",
+      "the transport does not support keepsUnrouted",
+      "the transport does not support ordersRetries",
+      "the transport does not support replays",
+      "the transport supports rejectsUnrouted",
     ]);
   });
 });

@@ -38,7 +38,7 @@ describe.skipIf(missing !== undefined)("consuming from RabbitMQ", () => {
     expect((await shop.depths(["events.order.placed"])).size).toBe(0);
   });
 
-  test("a group that comes again goes on where it was, also through a retry that it did not wait for", async () => {
+  test("a group that rejoins continues where it stopped, also through a retry that it did not wait for", async () => {
     const shop = transport();
     const once = await Member.of(shop, { receive: keep });
     await publishIds(shop, ["a"]);

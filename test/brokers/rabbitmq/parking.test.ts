@@ -16,5 +16,5 @@ const skipped = exerciseTransport(
 );
 
 test("B3, rule 18: with parking it is asked to keep order through retries", () => {
-  expect(skipped.map(({ reason }) => reason)).not.toContain("it does not claim ordersRetries");
+  expect(skipped.map(({ reason }) => reason)).not.toContain("the transport does not support ordersRetries");
 });

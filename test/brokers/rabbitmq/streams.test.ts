@@ -88,7 +88,7 @@ describe.skipIf(missing !== undefined)("streams of RabbitMQ", () => {
     expect(member.received[4]?.attempt).toBe(2);
   });
 
-  test("no more than the prefetch is unsettled at once, and what is released comes back", async () => {
+  test("at most prefetch deliveries are unsettled at once, and what is released comes back", async () => {
     const shop = transport();
     const member = await Member.of(shop, { topics: clicks("now"), prefetch: 2, receive: keep });
     await send(shop, numberedIds(0, 6));

@@ -140,7 +140,7 @@ export class Subscriber implements Consumption {
       await this.#fetcher.stop();
     };
     await withDeadline(leaveGroup(), MAX_CLOSE_MS, () => undefined);
-    // Closing the connections ends whatever did not finish in time.
+    // Closing the connections ends all work that did not finish in time.
     this.#committer.close();
     this.#partitions.abandonAll();
     void this.#fetcher.stop();

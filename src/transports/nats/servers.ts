@@ -3,7 +3,7 @@ import { isLoopback, rejectUnknownKeys } from "../../options/index.ts";
 
 /** Certificates in PEM format. The server's certificate and its host name are always verified. */
 export interface NatsTls {
-  /** Certificate authorities to trust instead of those of Node.js. */
+  /** Certificate authorities to trust instead of the Node.js defaults. */
   readonly ca?: string;
   /** Client certificate, if the server requires one. */
   readonly cert?: string;

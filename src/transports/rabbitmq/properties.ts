@@ -76,12 +76,12 @@ const reservedHeaderPattern =
 const isUserHeader = (name: string): boolean =>
   !((name.startsWith("s") || name.startsWith("x")) && reservedHeaderPattern.test(name));
 
-/** Returns the headers of a message without those of the broker and the transport. */
+/** Returns the headers of a message without headers of the broker and the transport. */
 export function userHeaders(headers: MessagePropertyHeaders = {}): Record<string, unknown> {
   return Object.fromEntries(Object.entries(headers).filter(([name]) => isUserHeader(name)));
 }
 
-/** Converts the headers of a message to strings, without those of the broker and the transport. */
+/** Converts the headers of a message to strings, without headers of the broker and the transport. */
 export function toTextHeaders(headers: MessagePropertyHeaders = {}): Record<string, string> {
   const texts: Record<string, string> = {};
   for (const name of Object.keys(headers)) {

@@ -1204,7 +1204,7 @@ create sequence saga_audit_log_seq as bigint cache 1;
 create table saga_audit_log (
   id          bigint not null default nextval('saga_audit_log_seq'::regclass),
   xid         xid8 not null default pg_current_xact_id(),
-  at          timestamptz not null default clock_timestamp(),
+  timestamp   timestamptz not null default clock_timestamp(),
   saga_id     text not null,
   version     integer not null, -- the version of the instance after the transition
   event_type  text not null,
@@ -1217,10 +1217,11 @@ create table saga_audit_log (
   reason      text, -- the operator's reason; never encrypted, unlike the input
   trace_id    text,
   input       json, -- the input that was applied; encrypted if the saga has a data subject
-  drawn       json, -- time, ids and random numbers the decision used, so that it can be replayed
-  changes     json, -- what the transition changed in the state: before and after
+  metadata    json, -- time, ids and random numbers the decision used, so that it can be replayed
+  old_state   json, -- the parts of the state that the transition changed, before it …
+  new_state   json, -- … and after it
   constraint saga_audit_log_event_type_check check ((event_type = any (array['state_changed'::text, 'step_executed'::text, 'compensated'::text, 'failed'::text, 'noted'::text, 'ignored'::text])))
-) partition by range (at);
+) partition by range ("timestamp");
 
 create index saga_audit_log_actor on saga_audit_log (user_id, xid, id) where (user_id is not null);
 create index saga_audit_log_order on saga_audit_log (xid, id);
@@ -1235,7 +1236,7 @@ create sequence audit_log_seq as bigint cache 1;
 create table audit_log (
   id           bigint not null default nextval('audit_log_seq'::regclass),
   xid          xid8 not null default pg_current_xact_id(),
-  at           timestamptz not null default clock_timestamp(),
+  timestamp    timestamptz not null default clock_timestamp(),
   actor        text not null,
   action       text not null,
   target_kind  text not null, -- what it acted on: message, saga, dead letter …
@@ -1251,7 +1252,7 @@ create table audit_log (
   constraint audit_log_check check (((outcome = 'done'::text) = (error_code is null))),
   constraint audit_log_outcome_check check ((outcome = any (array['done'::text, 'refused'::text, 'failed'::text]))),
   constraint audit_log_target_kind_check check ((target_kind <> ''::text))
-) partition by range (at);
+) partition by range ("timestamp");
 
 create index audit_log_action on audit_log (action, xid, id);
 create index audit_log_actor on audit_log (actor, xid, id);
@@ -1451,11 +1452,11 @@ create view masked_saga_incident with (security_barrier) as
 select id, saga_id, steps, opened_at, closed_at from saga_incident;
 
 create view masked_saga_audit_log with (security_barrier) as
-select id, at, saga_id, version, event_type, step, old_status, new_status, user_id is not null as by_a_person, trace_id
+select id, timestamp, saga_id, version, event_type, step, old_status, new_status, user_id is not null as by_a_person, trace_id
   from saga_audit_log;
 
 create view masked_audit_log with (security_barrier) as
-select id, at, action, target_kind, outcome, error_code, trace_id from audit_log;
+select id, timestamp, action, target_kind, outcome, error_code, trace_id from audit_log;
 
 create view masked_audit_seal with (security_barrier) as
 select number, chain, log, month, row_count, sealed_at from audit_seal;

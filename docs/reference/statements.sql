@@ -592,11 +592,11 @@ select letter.id::text, letter.reason, letter.error_type, left(letter.error_mess
   limit 100;
 
 -- sagabox.dead_letter_admin.actions
-select to_char(log.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, log.actor, log.action, log.reason,
-    log.outcome, log.target_id
+select to_char(log.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, log.actor, log.action,
+    log.reason, log.outcome, log.target_id
   from "sagabox".audit_log as log
   where log.target_kind = 'dead_letter' and log.target_id = any($1::text::text[])
-  order by log.at
+  order by log.timestamp
   limit 100;
 
 -- sagabox.dead_letter_admin.waiting
@@ -782,9 +782,9 @@ with sealed as materialized (
   select coalesce(max(xid_to::text::numeric), 0)::text::xid8 as to_ from (
     select xid_to from "sagabox".audit_seal order by number desc limit 10) as last)
 select (extract(epoch from clock_timestamp() - least(
-      (select min(at) from (select at from "sagabox".saga_audit_log, sealed
+      (select min(timestamp) from (select timestamp from "sagabox".saga_audit_log, sealed
           where xid >= sealed.to_ order by xid, id limit 100) as log),
-      (select min(at) from (select at from "sagabox".audit_log, sealed
+      (select min(timestamp) from (select timestamp from "sagabox".audit_log, sealed
           where xid >= sealed.to_ order by xid, id limit 100) as log))) * 1000)::double precision
     as unsealed_ms;
 
@@ -962,12 +962,12 @@ select id::text, origin, consumer, reason, attempts, error_type, left(error_mess
 select id, saga_type as type, status, current_step from "sagabox".saga_instance where id = $1::text;
 
 -- sagabox.explain.actions: for roles that may read contents
-select to_char(log.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, log.actor, log.action, log.reason,
-    log.outcome
+select to_char(log.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, log.actor, log.action,
+    log.reason, log.outcome
   from "sagabox".audit_log as log
   where (log.target_kind = 'message' and log.target_id = $1::text)
     or (log.target_kind = 'dead_letter' and log.target_id = any($2::text::text[]))
-  order by log.at limit 100;
+  order by log.timestamp limit 100;
 
 -- sagabox.explain.message_masked: for roles that may not read contents
 select * from (
@@ -1419,7 +1419,7 @@ grant select, insert, update ("open") on table "sagabox"."flow_event" to "sagabo
 grant select, insert, update ("status", "state", "current_step", "waits_for", "waiting_since", "last_error", "retry_count", "due_at", "version", "claims", "updated_at", "completed_at", "claimed_by", "claimed_until", "attachments") on table "sagabox"."saga_instance" to "sagabox_saga";
 grant select, insert, update ("saga_id", "correlation_id"), delete on table "sagabox"."saga_mail" to "sagabox_saga";
 grant select, insert, update ("steps", "error", "closed_at", "resolution") on table "sagabox"."saga_incident" to "sagabox_saga";
-grant insert ("saga_id", "version", "event_type", "step", "old_status", "new_status", "note", "cause", "user_id", "reason", "trace_id", "input", "drawn", "changes") on table "sagabox"."saga_audit_log" to "sagabox_saga";
+grant insert ("saga_id", "version", "event_type", "step", "old_status", "new_status", "note", "cause", "user_id", "reason", "trace_id", "input", "metadata", "old_state", "new_state") on table "sagabox"."saga_audit_log" to "sagabox_saga";
 grant usage on sequence "sagabox"."saga_audit_log_seq" to "sagabox_saga";
 grant select, insert ("saga_type", "version", "hash", "structure"), update ("hash", "structure", "registered_at") on table "sagabox"."saga_definition" to "sagabox_saga";
 grant select on table "sagabox"."schema_migration" to "sagabox_viewer";
@@ -1479,7 +1479,7 @@ grant select, update ("updated_at") on table "sagabox"."saga_instance" to "sagab
 grant select, insert on table "sagabox"."saga_mail" to "sagabox_operator";
 grant select on table "sagabox"."saga_incident" to "sagabox_operator";
 grant select on table "sagabox"."saga_definition" to "sagabox_operator";
-grant select, insert ("saga_id", "version", "event_type", "step", "old_status", "new_status", "note", "cause", "user_id", "reason", "trace_id", "input", "drawn", "changes") on table "sagabox"."saga_audit_log" to "sagabox_operator";
+grant select, insert ("saga_id", "version", "event_type", "step", "old_status", "new_status", "note", "cause", "user_id", "reason", "trace_id", "input", "metadata", "old_state", "new_state") on table "sagabox"."saga_audit_log" to "sagabox_operator";
 grant usage on sequence "sagabox"."saga_audit_log_seq" to "sagabox_operator";
 grant select, insert ("actor", "action", "target_kind", "target_id", "reason", "trace_id", "before", "after", "outcome", "error_code") on table "sagabox"."audit_log" to "sagabox_operator";
 grant usage on sequence "sagabox"."audit_log_seq" to "sagabox_operator";
@@ -1498,7 +1498,7 @@ grant select on table "sagabox"."blob_chunk" to "sagabox_privacy";
 grant select, update ("status", "due_at", "claimed_by", "claimed_until", "claims", "version", "updated_at", "last_error", "completed_at") on table "sagabox"."saga_instance" to "sagabox_privacy";
 grant select on table "sagabox"."saga_mail" to "sagabox_privacy";
 grant select, insert, update ("error", "closed_at", "resolution") on table "sagabox"."saga_incident" to "sagabox_privacy";
-grant insert ("saga_id", "version", "event_type", "step", "old_status", "new_status", "note", "cause", "user_id", "reason", "trace_id", "input", "drawn", "changes"), select ("saga_id") on table "sagabox"."saga_audit_log" to "sagabox_privacy";
+grant insert ("saga_id", "version", "event_type", "step", "old_status", "new_status", "note", "cause", "user_id", "reason", "trace_id", "input", "metadata", "old_state", "new_state"), select ("saga_id") on table "sagabox"."saga_audit_log" to "sagabox_privacy";
 grant usage on sequence "sagabox"."saga_audit_log_seq" to "sagabox_privacy";
 grant insert ("actor", "action", "target_kind", "target_id", "reason", "trace_id", "before", "after", "outcome", "error_code") on table "sagabox"."audit_log" to "sagabox_privacy";
 grant usage on sequence "sagabox"."audit_log_seq" to "sagabox_privacy";
@@ -1600,10 +1600,11 @@ select instance.id, instance.saga_type as type, instance.definition_version as "
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "completedAt" from "sagabox".saga_instance as instance where instance.parent_id = $1::text order by instance.id limit 1000;
 
 -- sagabox.admin.history
-select line.id::text, to_char(line.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, line.version,
+select line.id::text, to_char(line.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, line.version,
     line.event_type as event, line.step,
     line.old_status as "from", line.new_status as "to", line.note, line.cause, line.user_id as actor,
-    line.reason, line.trace_id as "traceId", line.input::text as input, line.changes::text as changes
+    line.reason, line.trace_id as "traceId", line.input::text as input, line.old_state::text as "oldState",
+    line.new_state::text as "newState"
   from "sagabox".saga_audit_log as line
   where line.saga_id = $1::text and line.id > $2::bigint
   order by line.id limit $3::integer;
@@ -1695,7 +1696,7 @@ select instance.saga_type as type, count(*)::integer as open from "sagabox".saga
 
 -- sagabox.admin.turns
 select line.version, line.event_type, line.step, line.old_status, line.new_status, line.input::text as input,
-    line.drawn::text as drawn, extract(epoch from line.at) * 1000 as at_ms
+    line.metadata::text as drawn, extract(epoch from line.timestamp) * 1000 as at_ms
   from "sagabox".saga_audit_log as line
   where line.saga_id = $1::text and line.event_type <> 'ignored'
   order by line.id;
@@ -1758,18 +1759,22 @@ select (select count(*)::integer from waiting) as count,
 
 -- sagabox.audit.leaves
 select log, month, id::text, digest
-  from (select 'saga' as log, to_char(date_trunc('month', row.at at time zone 'UTC')::date, 'YYYY-MM-DD') as month,
-      row.xid, row.id,
-        encode(sha256(convert_to(json_build_array('saga', row.id, row.xid::text, to_char(row.at at time zone 'UTC',
-            'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), row.saga_id, row.version, row.event_type,
+  from (select 'saga' as log, to_char(date_trunc('month', row.timestamp at time zone 'UTC')::date,
+      'YYYY-MM-DD') as month, row.xid, row.id,
+        encode(sha256(convert_to(json_build_array('saga', row.id, row.xid::text,
+            to_char(row.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), row.saga_id, row.version,
+            row.event_type,
               row.step, row.old_status, row.new_status, row.note, row.cause, row.user_id, row.reason, row.trace_id,
-              row.input::text, row.drawn::text, row.changes::text)::text, 'UTF8')), 'hex') as digest
+              row.input::text, row.metadata::text, row.old_state::text, row.new_state::text)::text, 'UTF8')),
+                  'hex') as digest
       from "sagabox".saga_audit_log as row
       where row.xid >= $1::text::xid8 and row.xid < $2::text::xid8
         and row.id > $3::text::bigint and row.id <= $4::text::bigint union all select 'action' as log,
-            to_char(date_trunc('month', row.at at time zone 'UTC')::date, 'YYYY-MM-DD') as month, row.xid, row.id,
-        encode(sha256(convert_to(json_build_array('action', row.id, row.xid::text, to_char(row.at at time zone 'UTC',
-            'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), row.actor, row.action, row.target_kind,
+            to_char(date_trunc('month', row.timestamp at time zone 'UTC')::date, 'YYYY-MM-DD') as month, row.xid,
+            row.id,
+        encode(sha256(convert_to(json_build_array('action', row.id, row.xid::text,
+            to_char(row.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), row.actor, row.action,
+            row.target_kind,
               row.target_id, row.reason, row.trace_id, row.before::text, row.after::text, row.outcome,
               row.error_code)::text, 'UTF8')), 'hex') as digest
       from "sagabox".audit_log as row
@@ -1813,28 +1818,30 @@ select chain, saga_after::text, action_after::text
 -- sagabox.audit.unsealed
 select count(*)::integer as count, to_char(min(at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as oldest,
     (array_agg(log || ' ' || id order by log, id))[1:5]::text as some
-  from (select 'saga' as log, row.id, row.at from "sagabox".saga_audit_log as row
+  from (select 'saga' as log, row.id, row.timestamp as at from "sagabox".saga_audit_log as row
       where row.xid >= $1::text::xid8 and row.xid < pg_snapshot_xmax(pg_current_snapshot())
-          and row.id > $2::text::bigint union all select 'action' as log, row.id, row.at from "sagabox".audit_log as row
+          and row.id > $2::text::bigint union all select 'action' as log, row.id,
+          row.timestamp as at from "sagabox".audit_log as row
       where row.xid >= $1::text::xid8 and row.xid < pg_snapshot_xmax(pg_current_snapshot())
           and row.id > $3::text::bigint) as found;
 
 -- sagabox.audit.impossible
 select count(*)::integer as count, to_char(min(at) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as oldest,
     (array_agg(log || ' ' || id order by log, id))[1:5]::text as some
-  from (select 'saga' as log, row.id, row.at from "sagabox".saga_audit_log as row
+  from (select 'saga' as log, row.id, row.timestamp as at from "sagabox".saga_audit_log as row
       where row.xid >= $1::text::xid8 and row.xid >= pg_snapshot_xmax(pg_current_snapshot())
-          and row.id > $2::text::bigint union all select 'action' as log, row.id, row.at from "sagabox".audit_log as row
+          and row.id > $2::text::bigint union all select 'action' as log, row.id,
+          row.timestamp as at from "sagabox".audit_log as row
       where row.xid >= $1::text::xid8 and row.xid >= pg_snapshot_xmax(pg_current_snapshot())
           and row.id > $3::text::bigint) as found;
 
 -- sagabox.audit.before
 select log, id::text, at from (
-  select 'saga' as log, row.id, to_char(row.at at time zone 'UTC',
+  select 'saga' as log, row.id, to_char(row.timestamp at time zone 'UTC',
       'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at from "sagabox".saga_audit_log as row
     where row.id <= $2::text::bigint or (row.xid < $1::text::xid8 and row.id <= $4::text::bigint)
   union all
-  select 'action', row.id, to_char(row.at at time zone 'UTC',
+  select 'action', row.id, to_char(row.timestamp at time zone 'UTC',
       'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') from "sagabox".audit_log as row
     where row.id <= $3::text::bigint or (row.xid < $1::text::xid8 and row.id <= $5::text::bigint)) as found
   order by found.log, found.id limit 100;
@@ -1844,7 +1851,7 @@ select number::text, encode(previous_hash, 'hex') as previous_hash from "sagabox
   order by seal.number limit 1;
 
 -- sagabox.audit.retention_lines
-select row.id::text, to_char(row.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, row.actor,
+select row.id::text, to_char(row.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, row.actor,
     row.target_kind, row.target_id, row.after::text as after
   from "sagabox".audit_log as row
   where row.action = 'audit.retention' and row.outcome = 'done' order by row.id desc limit $1::integer;
@@ -1856,16 +1863,20 @@ select relname as name from pg_class
 -- sagabox.audit.list: both logs, without a filter
 select log, xid::text, id::text, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, actor, action,
     target_kind, target_id, trace_id, input,
-    changes, before, after, version, step, old_status, new_status, note, cause, reason, outcome, error_code
-  from ((select 'saga' as log, row.xid, row.id, row.at, row.user_id as actor, 'saga.' || row.event_type as action,
+    "oldState", "newState", before, after, version, step, old_status, new_status, note, cause, reason, outcome,
+        error_code
+  from ((select 'saga' as log, row.xid, row.id, row.timestamp as at, row.user_id as actor,
+      'saga.' || row.event_type as action,
         'saga' as target_kind, row.saga_id as target_id, row.trace_id, row.input::text as input,
-        row.changes::text as changes, null::text as before, null::text as after, row.version, row.step,
+        row.old_state::text as "oldState", row.new_state::text as "newState", null::text as before, null::text as after,
+            row.version, row.step,
         row.old_status, row.new_status, row.note, row.cause, row.reason,
         case when row.event_type = 'ignored' then 'refused' else 'done' end as outcome,
             null::text as error_code from "sagabox".saga_audit_log as row
-      order by row.xid desc, row.id desc limit $1::integer) union all (select 'action' as log, row.xid, row.id, row.at,
-          row.actor, row.action, row.target_kind, row.target_id,
-            row.trace_id, null::text as input, null::text as changes, row.before::text as before,
+      order by row.xid desc, row.id desc limit $1::integer) union all (select 'action' as log, row.xid, row.id,
+          row.timestamp as at, row.actor, row.action, row.target_kind, row.target_id,
+            row.trace_id, null::text as input, null::text as "oldState", null::text as "newState",
+                row.before::text as before,
             row.after::text as after, null::integer as version, null::text as step, null::text as old_status,
             null::text as new_status, null::text as note, null::text as cause, row.reason, row.outcome,
                 row.error_code from "sagabox".audit_log as row
@@ -1875,10 +1886,13 @@ select log, xid::text, id::text, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH
 -- sagabox.audit.list: the saga log, filtered by saga
 select log, xid::text, id::text, to_char(at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, actor, action,
     target_kind, target_id, trace_id, input,
-    changes, before, after, version, step, old_status, new_status, note, cause, reason, outcome, error_code
-  from ((select 'saga' as log, row.xid, row.id, row.at, row.user_id as actor, 'saga.' || row.event_type as action,
+    "oldState", "newState", before, after, version, step, old_status, new_status, note, cause, reason, outcome,
+        error_code
+  from ((select 'saga' as log, row.xid, row.id, row.timestamp as at, row.user_id as actor,
+      'saga.' || row.event_type as action,
         'saga' as target_kind, row.saga_id as target_id, row.trace_id, row.input::text as input,
-        row.changes::text as changes, null::text as before, null::text as after, row.version, row.step,
+        row.old_state::text as "oldState", row.new_state::text as "newState", null::text as before, null::text as after,
+            row.version, row.step,
         row.old_status, row.new_status, row.note, row.cause, row.reason,
         case when row.event_type = 'ignored' then 'refused' else 'done' end as outcome,
             null::text as error_code from "sagabox".saga_audit_log as row where row.saga_id = $2::text
@@ -1904,10 +1918,10 @@ select coalesce(sum(row_count), 0)::text as count from "sagabox".audit_seal
 -- sagabox.audit.sealed_months
 select seal.log, to_char(seal.month, 'YYYY-MM-DD') as month,
     not case when seal.log = 'saga'
-    then exists (select 1 from "sagabox".saga_audit_log as row where row.at >= seal.month::timestamp at time zone 'UTC'
-          and row.at < (seal.month + interval '1 month') at time zone 'UTC')
-    else exists (select 1 from "sagabox".audit_log as row where row.at >= seal.month::timestamp at time zone 'UTC'
-          and row.at < (seal.month + interval '1 month') at time zone 'UTC') end as gone
+    then exists (select 1 from "sagabox".saga_audit_log as row where row.timestamp >= seal.month::timestamp at time zone 'UTC'
+          and row.timestamp < (seal.month + interval '1 month') at time zone 'UTC')
+    else exists (select 1 from "sagabox".audit_log as row where row.timestamp >= seal.month::timestamp at time zone 'UTC'
+          and row.timestamp < (seal.month + interval '1 month') at time zone 'UTC') end as gone
   from (select distinct log, month from "sagabox".audit_seal) as seal
   order by 1, 2;
 
@@ -1940,11 +1954,11 @@ select exists (
 select exists (
   select 1 from (select distinct log, month from "sagabox".saga_audit_log_202610) as seal
     where (seal.log = 'saga' and exists (
-      select 1 from "sagabox".saga_audit_log as row where row.at >= seal.month::timestamp at time zone 'UTC'
-          and row.at < (seal.month + interval '1 month') at time zone 'UTC'))
+      select 1 from "sagabox".saga_audit_log as row where row.timestamp >= seal.month::timestamp at time zone 'UTC'
+          and row.timestamp < (seal.month + interval '1 month') at time zone 'UTC'))
       or (seal.log = 'action' and exists (
-        select 1 from "sagabox".audit_log as row where row.at >= seal.month::timestamp at time zone 'UTC'
-            and row.at < (seal.month + interval '1 month') at time zone 'UTC')))
+        select 1 from "sagabox".audit_log as row where row.timestamp >= seal.month::timestamp at time zone 'UTC'
+            and row.timestamp < (seal.month + interval '1 month') at time zone 'UTC')))
     or exists (select 1 from "sagabox".saga_audit_log_202610 where number >= (select max(number) from "sagabox".audit_seal))
     or exists (select 1 from "sagabox".audit_seal
         where number < (select min(number) from "sagabox".saga_audit_log_202610)) as needed;
@@ -4710,10 +4724,11 @@ with saved as (
 logged as (
   insert into "sagabox".saga_audit_log
       (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason, trace_id, input,
-            drawn, changes)
+            metadata, old_state, new_state)
   select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, $23::text,
       $24::text, line.reason, saved.trace_id, case when line.nr = 1 then $26::text::json end,
-      case when line.nr = 1 then $27::text::json end, case when line.nr = 1 then $28::text::json end
+      case when line.nr = 1 then $27::text::json end, case when line.nr = 1 then $28::text::json end,
+      case when line.nr = 1 then $29::text::json end
     from saved, json_to_recordset($25::text::json) as line
       (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
     order by line.nr)
@@ -4739,16 +4754,17 @@ with saved as (
 logged as (
   insert into "sagabox".saga_audit_log
       (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason, trace_id, input,
-            drawn, changes)
+            metadata, old_state, new_state)
   select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, $23::text,
       $24::text, line.reason, saved.trace_id, case when line.nr = 1 then $26::text::json end,
-      case when line.nr = 1 then $27::text::json end, case when line.nr = 1 then $28::text::json end
+      case when line.nr = 1 then $27::text::json end, case when line.nr = 1 then $28::text::json end,
+      case when line.nr = 1 then $29::text::json end
     from saved, json_to_recordset($25::text::json) as line
       (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
     order by line.nr),
 opened as (
   insert into "sagabox".saga_incident (saga_id, steps, error)
-  select saved.id, $29::text::text[], $30::text from saved where $30::text is not null
+  select saved.id, $30::text::text[], $31::text from saved where $31::text is not null
     on conflict (saga_id) where closed_at is null
     do update set steps = excluded.steps, error = excluded.error)
 select id, exists (select from "sagabox".saga_mail as pending
@@ -4792,7 +4808,8 @@ with free as (
   select made.*, instance.place from json_to_recordset($1::json) as made (id text, version integer, status text,
       state json, step text, waits text, since double precision,
         error text, retries integer, due double precision, release boolean, cause text, actor text, lines json,
-        input json, drawn json, changes json, steps text[], incident text, resolution text, attachments text[])
+        input json, metadata json, "oldState" json, "newState" json, steps text[], incident text, resolution text,
+            attachments text[])
     cross join lateral (
       select own.ctid as place from "sagabox".saga_instance as own
         where own.id = made.id and own.version = made.version
@@ -4812,20 +4829,21 @@ saved as (
     from free
     where instance.ctid = free.place
     returning instance.id, instance.version, instance.trace_id, free.cause, free.actor, free.lines, free.input,
-      free.drawn, free.changes, free.steps, free.incident, free.resolution),
+      free.metadata, free."oldState", free."newState", free.steps, free.incident, free.resolution),
 logged as (
   insert into "sagabox".saga_audit_log
       (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason, trace_id, input,
-            drawn, changes)
-  select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, saved.cause,
-      saved.actor, line.reason, saved.trace_id, case when line.nr = 1 then saved.input end,
-      case when line.nr = 1 then saved.drawn end, case when line.nr = 1 then saved.changes end
-    from saved, json_to_recordset(saved.lines) as line
+            metadata, old_state, new_state)
+  select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, saved."cause",
+      saved."actor", line.reason, saved.trace_id, case when line.nr = 1 then saved."input" end,
+      case when line.nr = 1 then saved."metadata" end, case when line.nr = 1 then saved."oldState" end,
+      case when line.nr = 1 then saved."newState" end
+    from saved, json_to_recordset(saved."lines") as line
       (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
     order by line.nr),
 opened as (
   insert into "sagabox".saga_incident (saga_id, steps, error)
-  select saved.id, saved.steps, saved.incident from saved where saved.incident is not null
+  select saved.id, saved."steps", saved."incident" from saved where saved."incident" is not null
     on conflict (saga_id) where closed_at is null
     do update set steps = excluded.steps, error = excluded.error),
 closed as (

@@ -56,7 +56,10 @@ export interface SagaPart {
   readonly note: string | null;
   readonly cause: string;
   readonly input: Json | null;
-  readonly changes: Json | null;
+  /** The parts of the state that the transition changed, before it. */
+  readonly oldState: Json | null;
+  /** The parts of the state that the transition changed, after it. */
+  readonly newState: Json | null;
 }
 
 interface LineRow {
@@ -70,7 +73,8 @@ interface LineRow {
   readonly target_id: string | null;
   readonly trace_id: string | null;
   readonly input: string | null;
-  readonly changes: string | null;
+  readonly oldState: string | null;
+  readonly newState: string | null;
   readonly before: string | null;
   readonly after: string | null;
   readonly version: number | null;
@@ -160,8 +164,8 @@ export function toConditions(filter: AuditFilter): {
     const is = outcome === "refused" ? "=" : "<>";
     each(outcome, `?::text is not null and row.event_type ${is} 'ignored'`, "row.outcome = ?::text");
   }
-  if (from !== undefined) both(`row.at >= ${param(from.toISOString())}::text::timestamptz`);
-  if (to !== undefined) both(`row.at < ${param(to.toISOString())}::text::timestamptz`);
+  if (from !== undefined) both(`row.timestamp >= ${param(from.toISOString())}::text::timestamptz`);
+  if (to !== undefined) both(`row.timestamp < ${param(to.toISOString())}::text::timestamptz`);
   if (after !== undefined) {
     const [xid = "", name = "", id = ""] = after.split(".");
     const cursor = `(${param(xid)}::text::xid8, ${param(id)}::text::bigint)`;
@@ -226,7 +230,8 @@ function toAuditLine(row: LineRow): AuditLine {
             note: row.note,
             cause: row.cause ?? "",
             input,
-            changes: parseJsonOrNull(row.changes),
+            oldState: parseJsonOrNull(row.oldState),
+            newState: parseJsonOrNull(row.newState),
           },
     cursor: `${row.xid}.${row.log}.${row.id}`,
   };

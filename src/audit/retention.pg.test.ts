@@ -41,7 +41,7 @@ test("F3: a month is kept while it has entries of a stored instance", async () =
 test("a month with unsealed rows is kept", async () => {
   const { tidy, partitions, pool } = await auditMonths();
   await pool.query(
-    `insert into sagabox.audit_log (at, actor, action, target_kind, outcome)
+    `insert into sagabox.audit_log (timestamp, actor, action, target_kind, outcome)
      values ('2025-01-02', 'ada', 'test.late', 'test', 'done')`,
   );
   await tidy();

@@ -12,10 +12,10 @@ const month = (time: string): string => `date_trunc('month', ${time} at time zon
 // The canonical text of a row: a JSON array of its columns in this order, with JSON columns as their stored text. The
 // audit guide documents it, so that auditors can check the chain with their own tools.
 const canonical = {
-  saga: `json_build_array('saga', row.id, row.xid::text, ${utc("row.at")}, row.saga_id, row.version, row.event_type,
+  saga: `json_build_array('saga', row.id, row.xid::text, ${utc("row.timestamp")}, row.saga_id, row.version, row.event_type,
               row.step, row.old_status, row.new_status, row.note, row.cause, row.user_id, row.reason, row.trace_id,
-              row.input::text, row.drawn::text, row.changes::text)`,
-  action: `json_build_array('action', row.id, row.xid::text, ${utc("row.at")}, row.actor, row.action, row.target_kind,
+              row.input::text, row.metadata::text, row.old_state::text, row.new_state::text)`,
+  action: `json_build_array('action', row.id, row.xid::text, ${utc("row.timestamp")}, row.actor, row.action, row.target_kind,
               row.target_id, row.reason, row.trace_id, row.before::text, row.after::text, row.outcome,
               row.error_code)`,
 } as const;
@@ -23,7 +23,7 @@ const canonical = {
 /** SQL for writing, sealing and verifying. `schema` must be quoted already. */
 export function auditStatements(schema: string) {
   const leaves = (log: LogName, after: string, upto: string): string =>
-    `select '${log}' as log, to_char(${month("row.at")}, 'YYYY-MM-DD') as month, row.xid, row.id,
+    `select '${log}' as log, to_char(${month("row.timestamp")}, 'YYYY-MM-DD') as month, row.xid, row.id,
               encode(sha256(convert_to(${canonical[log]}::text, 'UTF8')), 'hex') as digest
          from ${schema}.${logTables[log]} as row
         where row.xid >= $1::text::xid8 and row.xid < $2::text::xid8
@@ -134,10 +134,10 @@ export function auditStatements(schema: string) {
     before: defineStatement(
       "sagabox.audit.before",
       `select log, id::text, at from (
-         select 'saga' as log, row.id, ${utc("row.at")} as at from ${schema}.saga_audit_log as row
+         select 'saga' as log, row.id, ${utc("row.timestamp")} as at from ${schema}.saga_audit_log as row
           where row.id <= $2::text::bigint or (row.xid < $1::text::xid8 and row.id <= $4::text::bigint)
          union all
-         select 'action', row.id, ${utc("row.at")} from ${schema}.audit_log as row
+         select 'action', row.id, ${utc("row.timestamp")} from ${schema}.audit_log as row
           where row.id <= $3::text::bigint or (row.xid < $1::text::xid8 and row.id <= $5::text::bigint)) as found
         order by found.log, found.id limit 100`,
     ),
@@ -149,7 +149,7 @@ export function auditStatements(schema: string) {
     // Each dropped month has a few entries.
     retentionLines: defineStatement(
       "sagabox.audit.retention_lines",
-      `select row.id::text, ${utc("row.at")} as at, row.actor, row.target_kind, row.target_id, row.after::text as after
+      `select row.id::text, ${utc("row.timestamp")} as at, row.actor, row.target_kind, row.target_id, row.after::text as after
          from ${schema}.audit_log as row
         where row.action = 'audit.retention' and row.outcome = 'done' order by row.id desc limit $1::integer`,
     ),
@@ -164,7 +164,7 @@ export function auditStatements(schema: string) {
 
 function uncoveredSql(schema: string, condition: string): string {
   const rows = (log: LogName, after: string): string =>
-    `select '${log}' as log, row.id, row.at from ${schema}.${logTables[log]} as row
+    `select '${log}' as log, row.id, row.timestamp as at from ${schema}.${logTables[log]} as row
       where ${condition} and row.id > ${after}::text::bigint`;
   return `select count(*)::integer as count, ${utc("min(at)")} as oldest,
               (array_agg(log || ' ' || id order by log, id))[1:5]::text as some
@@ -178,13 +178,13 @@ export interface ListCondition {
 }
 
 export const listColumns: Readonly<Record<LogName, string>> = {
-  saga: `'saga' as log, row.xid, row.id, row.at, row.user_id as actor, 'saga.' || row.event_type as action,
+  saga: `'saga' as log, row.xid, row.id, row.timestamp as at, row.user_id as actor, 'saga.' || row.event_type as action,
          'saga' as target_kind, row.saga_id as target_id, row.trace_id, row.input::text as input,
-         row.changes::text as changes, null::text as before, null::text as after, row.version, row.step,
+         row.old_state::text as "oldState", row.new_state::text as "newState", null::text as before, null::text as after, row.version, row.step,
          row.old_status, row.new_status, row.note, row.cause, row.reason,
          case when row.event_type = 'ignored' then 'refused' else 'done' end as outcome, null::text as error_code`,
-  action: `'action' as log, row.xid, row.id, row.at, row.actor, row.action, row.target_kind, row.target_id,
-         row.trace_id, null::text as input, null::text as changes, row.before::text as before,
+  action: `'action' as log, row.xid, row.id, row.timestamp as at, row.actor, row.action, row.target_kind, row.target_id,
+         row.trace_id, null::text as input, null::text as "oldState", null::text as "newState", row.before::text as before,
          row.after::text as after, null::integer as version, null::text as step, null::text as old_status,
          null::text as new_status, null::text as note, null::text as cause, row.reason, row.outcome, row.error_code`,
 };
@@ -206,14 +206,14 @@ export function listStatement(
   return defineStatement(
     "sagabox.audit.list",
     `select log, xid::text, id::text, ${utc("at")} as at, actor, action, target_kind, target_id, trace_id, input,
-            changes, before, after, version, step, old_status, new_status, note, cause, reason, outcome, error_code
+            "oldState", "newState", before, after, version, step, old_status, new_status, note, cause, reason, outcome, error_code
        from (${logs.map(branch).join(" union all ")}) as found
       order by found.xid desc, found.id desc, log desc limit $1::integer`,
   );
 }
 
-const inSealMonth = `row.at >= seal.month::timestamp at time zone 'UTC'
-                    and row.at < (seal.month + interval '1 month') at time zone 'UTC'`;
+const inSealMonth = `row.timestamp >= seal.month::timestamp at time zone 'UTC'
+                    and row.timestamp < (seal.month + interval '1 month') at time zone 'UTC'`;
 
 /** SQL about the monthly partitions. `schema` must be quoted already. */
 export function monthStatements(schema: string) {

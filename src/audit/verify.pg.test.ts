@@ -33,28 +33,28 @@ test.each([
   ["null to an empty text", `update ${LOG} set note = '' where id = 6`, "row_changed", "6"],
   [
     "the time by a microsecond",
-    `update ${LOG} set at = at + interval '1 us' where id = 6`,
+    `update ${LOG} set timestamp = timestamp + interval '1 us' where id = 6`,
     "row_changed",
     "6",
   ],
   ["a deletion", `delete from ${LOG} where id = 6`, "row_missing", "6"],
   [
     "another time, in another month",
-    `update ${LOG} set at = at + interval '1 month' where id = 6`,
+    `update ${LOG} set timestamp = timestamp + interval '1 month' where id = 6`,
     "row_missing",
     "6",
   ],
   [
     "a row put into a sealed range",
-    `insert into ${LOG} (xid, at, saga_id, version, event_type, cause)
-     select xid, at, saga_id, 9, event_type, cause from ${LOG} where id = 6`,
+    `insert into ${LOG} (xid, timestamp, saga_id, version, event_type, cause)
+     select xid, timestamp, saga_id, 9, event_type, cause from ${LOG} where id = 6`,
     "row_added",
     "15",
   ],
   [
     "a row added to a sealed range of an empty month",
-    `insert into ${LOG} (xid, at, saga_id, version, event_type, cause)
-     select xid, at + interval '1 month', saga_id, 9, event_type, cause from ${LOG} where id = 6`,
+    `insert into ${LOG} (xid, timestamp, saga_id, version, event_type, cause)
+     select xid, timestamp + interval '1 month', saga_id, 9, event_type, cause from ${LOG} where id = 6`,
     "row_added",
     "15",
   ],
@@ -77,7 +77,7 @@ test.each([
 test("SEC-19: two swapped rows are both reported", async () => {
   const { verify, tamper } = await setup();
   await tamper(
-    `update ${LOG} as one set saga_id = other.saga_id, version = other.version, at = other.at
+    `update ${LOG} as one set saga_id = other.saga_id, version = other.version, timestamp = other.timestamp
        from ${LOG} as other where (one.id, other.id) in ((6, 7), (7, 6))`,
   );
   const { findings } = await verify();

@@ -130,8 +130,9 @@ export function insertParams(before: LoadedInstance, birth: Birth, { plain, part
     plain.actor,
     parts.lines,
     parts.input,
-    parts.drawn,
-    parts.changes,
+    parts.metadata,
+    parts.oldState,
+    parts.newState,
     ...(incident === undefined ? [] : [toTextArray(steps), incident]),
   ];
 }

@@ -1,15 +1,19 @@
 import { expect, test } from "vitest";
-import { changesText } from "./transition.ts";
+import { describeChanges } from "./transition.ts";
 import { newState, type SagaState } from "./state.ts";
 
 const effort = { epoch: 1, attempt: 1, ids: ["c-1"], startedAtMs: 1, unit: 1 };
 
-function changes(before: SagaState, after: SagaState, input: Parameters<typeof changesText>[2]): unknown {
-  const text = changesText(before, after, input);
+function changes(before: SagaState, after: SagaState, input: Parameters<typeof describeChanges>[2]): unknown {
+  const { oldState, newState } = describeChanges(before, after, input);
+  return { old: parse(oldState), new: parse(newState) };
+}
+
+function parse(text: string | null): unknown {
   return text === null ? null : JSON.parse(text);
 }
 
-test("only what changed is written, each value as before and after", () => {
+test("only what changed is written, with the values before and after", () => {
   const before: SagaState = {
     ...newState(),
     units: 1,
@@ -20,7 +24,8 @@ test("only what changed is written, each value as before and after", () => {
     records: { pay: { ...effort, ids: ["c-1", "c-2"], attempt: 2, status: "in_progress" } },
   };
   expect(changes(before, after, { kind: "tick" })).toEqual({
-    records: { pay: { ids: { 1: [null, "c-2"] }, attempt: [1, 2] } },
+    old: { records: { pay: { ids: { 1: null }, attempt: 1 } } },
+    new: { records: { pay: { ids: { 1: "c-2" }, attempt: 2 } } },
   });
 });
 
@@ -31,14 +36,15 @@ test("a result that the input brought is not written a second time", () => {
     ...before,
     records: { pay: { ...effort, status: "completed", result: { ...result } } },
   };
-  const text = changesText(before, after, {
+  const written = describeChanges(before, after, {
     kind: "reply",
     requestId: "c-1",
     outcome: { kind: "done", result },
   });
-  expect(text).not.toContain("0000");
-  expect(JSON.parse(text ?? "")).toEqual({
-    records: { pay: { status: ["in_progress", "completed"], result: [null, { $from: "input" }] } },
+  expect(written.newState).not.toContain("0000");
+  expect(parse(written.oldState)).toEqual({ records: { pay: { status: "in_progress", result: null } } });
+  expect(parse(written.newState)).toEqual({
+    records: { pay: { status: "completed", result: { $from: "input" } } },
   });
 });
 
@@ -46,11 +52,11 @@ test("a new record is written whole, and a list that became shorter as both list
   const before: SagaState = { ...newState(), early: [{ id: "e", type: "t", data: 1 }] };
   const after: SagaState = { ...newState(), records: { pay: { ...effort, status: "in_progress" } } };
   expect(changes(before, after, { kind: "tick" })).toEqual({
-    records: { pay: [null, { ...effort, status: "in_progress" }] },
-    early: [[{ id: "e", type: "t", data: 1 }], []],
+    old: { records: { pay: null }, early: [{ id: "e", type: "t", data: 1 }] },
+    new: { records: { pay: { ...effort, status: "in_progress" } }, early: [] },
   });
 });
 
 test("a transition that changed nothing in the state has no changes", () => {
-  expect(changesText(newState(), newState(), { kind: "tick" })).toBeNull();
+  expect(changes(newState(), newState(), { kind: "tick" })).toEqual({ old: null, new: null });
 });

@@ -36,7 +36,7 @@ const dueSql = (schema: string, also: string): string =>
            order by due.due_at limit $4::integer for update skip locked`;
 
 export function sagaStatements(schema: string) {
-  const savedColumn = (name: string): string => `saved.${name}`;
+  const savedColumn = (name: string): string => `saved."${name}"`;
   return {
     insert: defineStatement("sagabox.saga.insert", insertInstanceSql(schema, false)),
     insertFailed: defineStatement("sagabox.saga.insert_failed", insertInstanceSql(schema, true)),
@@ -95,7 +95,7 @@ export function sagaStatements(schema: string) {
            from free
           where instance.ctid = free.place
          returning instance.id, instance.version, instance.trace_id, free.cause, free.actor, free.lines, free.input,
-                   free.drawn, free.changes, free.steps, free.incident, free.resolution),
+                   free.metadata, free."oldState", free."newState", free.steps, free.incident, free.resolution),
        ${logLinesSql(schema, savedColumn)},
        ${openIncidentSql(schema, savedColumn)},
        closed as (

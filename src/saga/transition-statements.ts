@@ -1,7 +1,7 @@
 // Columns of a transition as an object in a JSON array, so that one statement saves a batch.
 export const transitionColumns = `(id text, version integer, status text, state json, step text, waits text, since double precision,
             error text, retries integer, due double precision, release boolean, cause text, actor text, lines json,
-            input json, drawn json, changes json, steps text[], incident text, resolution text, attachments text[])`;
+            input json, metadata json, "oldState" json, "newState" json, steps text[], incident text, resolution text, attachments text[])`;
 
 export const toTimestampSql = (ms: string): string => `to_timestamp(${ms} / 1000)`;
 
@@ -16,10 +16,11 @@ export const logLinesSql = (schema: string, made: ColumnSource): string =>
   `logged as (
          insert into ${schema}.saga_audit_log
            (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason, trace_id, input,
-            drawn, changes)
+            metadata, old_state, new_state)
          select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, ${made("cause")},
                 ${made("actor")}, line.reason, saved.trace_id, case when line.nr = 1 then ${made("input")} end,
-                case when line.nr = 1 then ${made("drawn")} end, case when line.nr = 1 then ${made("changes")} end
+                case when line.nr = 1 then ${made("metadata")} end, case when line.nr = 1 then ${made("oldState")} end,
+                case when line.nr = 1 then ${made("newState")} end
            from saved, json_to_recordset(${made("lines")}) as line
              (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
           order by line.nr)`;
@@ -48,10 +49,11 @@ const paramByName: Readonly<Record<string, string>> = {
   actor: "$24::text",
   lines: "$25::text::json",
   input: "$26::text::json",
-  drawn: "$27::text::json",
-  changes: "$28::text::json",
-  steps: "$29::text::text[]",
-  incident: "$30::text",
+  metadata: "$27::text::json",
+  oldState: "$28::text::json",
+  newState: "$29::text::json",
+  steps: "$30::text::text[]",
+  incident: "$31::text",
 };
 const paramFor: ColumnSource = (name) => paramByName[name] ?? "";
 

@@ -37,7 +37,9 @@ interface TransitionColumns {
 }
 
 /** Columns whose values are JSON text. */
-type TransitionJson = Readonly<Record<"state" | "lines" | "input" | "drawn" | "changes", string | null>>;
+type TransitionJson = Readonly<
+  Record<"state" | "lines" | "input" | "metadata" | "oldState" | "newState", string | null>
+>;
 
 interface TransitionOptions {
   /** Releases the claim in the same statement. */
@@ -83,25 +85,31 @@ export function buildTransition(
     resolution: closed?.resolution,
     attachments: seal === undefined ? undefined : listAttachmentKeys(JSON.stringify(before.input), stateText),
   };
+  const changes = describeChanges(before.state, state, input);
   const parts = {
     state: encrypt(stateText, "state"),
     lines: historyLinesText(decision, input, (note) => encrypt(note, "note")),
     input: encrypt(JSON.stringify(input), "cause"),
-    drawn: encrypt(decision.drawn === undefined ? null : JSON.stringify(decision.drawn), "drawn"),
-    changes: encrypt(changesText(before.state, state, input), "changes"),
+    metadata: encrypt(decision.drawn === undefined ? null : JSON.stringify(decision.drawn), "metadata"),
+    oldState: encrypt(changes.oldState, "old_state"),
+    newState: encrypt(changes.newState, "new_state"),
   };
   return { id, plain, parts };
 }
 
 /** A transition as a JSON object for `save`. Values that are JSON text are inserted without encoding them again. */
-export function toJsonText({ plain, parts: { state, lines, input, drawn, changes } }: Transition): string {
+export function toJsonText({
+  plain,
+  parts: { state, lines, input, metadata, oldState, newState },
+}: Transition): string {
   return (
     JSON.stringify(plain).slice(0, -1) +
     part("state", state) +
     part("lines", lines) +
     part("input", input) +
-    part("drawn", drawn) +
-    part("changes", changes) +
+    part("metadata", metadata) +
+    part("oldState", oldState) +
+    part("newState", newState) +
     "}"
   );
 }
@@ -193,12 +201,39 @@ function tooLarge(id: string, bytes: number, limit: number): SagaboxError {
 const FROM_INPUT = { $from: "input" };
 
 /**
- * The changes of a transition for the audit log: nested like the state, with `[before, after]` for each changed value.
- * Null if the state did not change. May hold personal data, like the input.
+ * The parts of the state that a transition changed, before and after it, as JSON for the audit log. Both are nested like
+ * the state; a value that did not exist is null. Null if the state did not change. May hold personal data, like the input.
  */
-export function changesText(before: SagaState, after: SagaState, input: SagaInput): string | null {
+export function describeChanges(before: SagaState, after: SagaState, input: SagaInput): StateChanges {
   const changed = diffValues(before, after, matchInputData(readInputData(input)));
-  return changed === undefined ? null : JSON.stringify(changed);
+  if (changed === undefined) return { oldState: null, newState: null };
+  return {
+    oldState: JSON.stringify(pickSide(changed, "before")),
+    newState: JSON.stringify(pickSide(changed, "after")),
+  };
+}
+
+export interface StateChanges {
+  readonly oldState: string | null;
+  readonly newState: string | null;
+}
+
+/** A value that changed, as a leaf of the tree of changes. */
+class ChangedValue {
+  readonly before: unknown;
+  readonly after: unknown;
+
+  constructor(before: unknown, after: unknown) {
+    this.before = before;
+    this.after = after;
+  }
+}
+
+type ChangeTree = ChangedValue | { readonly [key: string]: ChangeTree };
+
+function pickSide(tree: ChangeTree, side: "before" | "after"): unknown {
+  if (tree instanceof ChangedValue) return tree[side];
+  return Object.fromEntries(Object.entries(tree).map(([key, inner]) => [key, pickSide(inner, side)]));
 }
 
 function matchInputData(inputData: unknown): Test {
@@ -229,22 +264,23 @@ function readInputData(input: SagaInput): unknown {
 
 type Test = (value: unknown) => boolean;
 
-function diffValues(before: unknown, after: unknown, isBrought: Test): unknown {
+function diffValues(before: unknown, after: unknown, isBrought: Test): ChangeTree | undefined {
   if (before === after) return undefined;
   if (!isNested(before) || !isNested(after) || shrinks(before, after)) {
     if (before === undefined || after === undefined || !sameText(before, after)) {
-      return [before ?? null, replaceInputData(after ?? null, isBrought)];
+      return new ChangedValue(before ?? null, replaceInputData(after ?? null, isBrought));
     }
     return undefined;
   }
-  let changed: Record<string, unknown> | undefined;
+  let changed: Record<string, ChangeTree> | undefined;
   for (const key of Object.keys(before)) {
     const part = diffValues(before[key], after[key], isBrought);
     if (part !== undefined) (changed ??= {})[key] = part;
   }
   for (const key of Object.keys(after)) {
     if (after[key] === undefined || Object.hasOwn(before, key)) continue;
-    (changed ??= {})[key] = diffValues(undefined, after[key], isBrought);
+    const part = diffValues(undefined, after[key], isBrought);
+    if (part !== undefined) (changed ??= {})[key] = part;
   }
   return changed;
 }

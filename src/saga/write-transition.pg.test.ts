@@ -53,8 +53,9 @@ async function setup() {
       state: '{"of":"a"}',
       lines: JSON.stringify(lines),
       input: '{"kind":"start"}',
-      drawn: null,
-      changes: '{"units":[0,1]}',
+      metadata: null,
+      oldState: '{"units":0}',
+      newState: '{"units":1}',
     },
   });
   const write = (one: Transition): Promise<boolean> =>
@@ -94,7 +95,7 @@ test("an instance is written with all that its first decision says, and with its
   expect(
     await rows(
       `select version, event_type, step, old_status, new_status, note, cause, user_id, trace_id, input::text,
-              drawn::text, changes::text
+              metadata::text, old_state::text, new_state::text
          from sagabox.saga_audit_log order by id`,
     ),
   ).toEqual([
@@ -109,8 +110,9 @@ test("an instance is written with all that its first decision says, and with its
       user_id: null,
       trace_id: "t",
       input: '{"kind":"start"}',
-      drawn: null,
-      changes: '{"units":[0,1]}',
+      metadata: null,
+      old_state: '{"units":0}',
+      new_state: '{"units":1}',
     },
     {
       version: 1,
@@ -123,8 +125,9 @@ test("an instance is written with all that its first decision says, and with its
       user_id: null,
       trace_id: "t",
       input: null,
-      drawn: null,
-      changes: null,
+      metadata: null,
+      old_state: null,
+      new_state: null,
     },
   ]);
   expect(await rows("select from sagabox.saga_incident")).toEqual([]);

@@ -25,7 +25,7 @@ test.each(["pg", "postgres.js"])(
       .toEqual([{ status: "completed", input: { id: "a" }, state: "object", result: { of: "a" } }]);
     expect(
       await rows(
-        `select step, new_status, json_typeof(input) as input, json_typeof(changes) as changes
+        `select step, new_status, json_typeof(input) as input, json_typeof(new_state) as changes
            from sagabox.saga_audit_log where version = 1 order by id`,
       ),
     ).toEqual([

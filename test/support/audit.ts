@@ -101,11 +101,11 @@ export async function auditMonths(options: AuditHarnessOptions = {}) {
       );
     }
     await pool.query(
-      `insert into sagabox.saga_audit_log (at, saga_id, version, event_type, cause)
+      `insert into sagabox.saga_audit_log (timestamp, saga_id, version, event_type, cause)
        select timestamptz '${month} 12:00Z', 'saga-${month}', n, 'noted', 'x' from generate_series(1, 4) as n`,
     );
     await pool.query(
-      `insert into sagabox.audit_log (at, actor, action, target_kind, outcome)
+      `insert into sagabox.audit_log (timestamp, actor, action, target_kind, outcome)
        values ('${month} 12:00Z', 'ada', 'test.done', 'test', 'done')`,
     );
     await harness.final();

@@ -104,7 +104,7 @@ interface Attempt {
 
 const TOKEN = /1\.([A-Za-z0-9_-]{22})\.[A-Za-z0-9_-]{16}\.[A-Za-z0-9_-]{22,}/g;
 const fields = [["email"], ["bank"], ["guests", 0, "name"], ["scan"]] as const;
-const sagaTexts = ["state", "note", "cause", "drawn", "changes"];
+const sagaTexts = ["state", "note", "cause", "metadata", "old_state", "new_state"];
 const VERSIONS = 10;
 
 /**

@@ -103,7 +103,7 @@ export async function followReplayRunbook(size: RunbookSize) {
 
   // At the set rate: no second had more than that, but for the chunk that its edges may cut.
   const [most] = await rows<{ most: number; seconds: number }>(
-    `with replayed as (select at from sagabox.audit_log where action = 'dead_letter.replay')
+    `with replayed as (select timestamp as at from sagabox.audit_log where action = 'dead_letter.replay')
      select max(count)::int as most from (
        select count(*) over (order by at range between current row and interval '999 ms' following) as count from replayed) as w`,
   );

@@ -71,7 +71,7 @@ test("the audit log of a replay contains neither keys nor error texts, which may
   expect(report.verdict).toBe("stopped");
   expect(report.groups[0]?.why).toContain("Berta");
   const { rows } = await pool.query<{ action: string; line: string }>(
-    "select action, log::text as line from sagabox.audit_log as log order by at",
+    "select action, log::text as line from sagabox.audit_log as log order by timestamp",
   );
   expect(rows.map(({ action }) => action)).toEqual([
     "dead_letter.staged_replay",

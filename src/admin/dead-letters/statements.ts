@@ -147,10 +147,10 @@ export function deadLetterAdminStatements(schema: string) {
     ),
     actions: defineStatement(
       "sagabox.dead_letter_admin.actions",
-      `select ${utc("log.at")} as at, log.actor, log.action, log.reason, log.outcome, log.target_id
+      `select ${utc("log.timestamp")} as at, log.actor, log.action, log.reason, log.outcome, log.target_id
          from ${schema}.audit_log as log
         where log.target_kind = 'dead_letter' and log.target_id = any($1::text::text[])
-        order by log.at
+        order by log.timestamp
         limit 100`,
     ),
     // ── waiting messages ──

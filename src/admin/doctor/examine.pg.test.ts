@@ -114,7 +114,7 @@ test("G13: what nobody consumes, handles, decides or seals is named", async () =
   await rows(`insert into sagabox.saga_instance (id, saga_type, definition_version, correlation_id, status, input, state, trace_id,
                 traceparent, message_correlation_id) values ('s-1', 't', 1, 'k', 'failed', '{}', '{"records":{}}', 't', 'p', 'c')`);
   await rows(
-    "insert into sagabox.audit_log (actor, action, target_kind, outcome, at) values ('a', 'b', 'c', 'done', now() - interval '1 hour')",
+    "insert into sagabox.audit_log (actor, action, target_kind, outcome, timestamp) values ('a', 'b', 'c', 'done', now() - interval '1 hour')",
   );
   await rows(`update sagabox.conservation set checked_at = now(), state = '{"wrong":{"message x 0":[]}}'`);
   await bus.transaction((tx) => tx.publish(Placed, {})); // an event that nobody wants is nobody's fault

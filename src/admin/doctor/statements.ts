@@ -161,9 +161,9 @@ export function doctorStatements(schema: string) {
          select coalesce(max(xid_to::text::numeric), 0)::text::xid8 as to_ from (
            select xid_to from ${schema}.audit_seal order by number desc limit 10) as last)
        select (extract(epoch from clock_timestamp() - least(
-                (select min(at) from (select at from ${schema}.saga_audit_log, sealed
+                (select min(timestamp) from (select timestamp from ${schema}.saga_audit_log, sealed
                                        where xid >= sealed.to_ order by xid, id limit 100) as log),
-                (select min(at) from (select at from ${schema}.audit_log, sealed
+                (select min(timestamp) from (select timestamp from ${schema}.audit_log, sealed
                                        where xid >= sealed.to_ order by xid, id limit 100) as log))) * 1000)::double precision
                 as unsealed_ms`,
     ),

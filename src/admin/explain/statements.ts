@@ -123,11 +123,11 @@ export function explainStatements(schema: string, open = true) {
     actions: defineStatement(
       statementName("actions"),
       open
-        ? `select ${utc("log.at")} as at, log.actor, log.action, log.reason, log.outcome
+        ? `select ${utc("log.timestamp")} as at, log.actor, log.action, log.reason, log.outcome
              from ${schema}.audit_log as log
             where (log.target_kind = 'message' and log.target_id = $1::text)
                or (log.target_kind = 'dead_letter' and log.target_id = any($2::text::text[]))
-            order by log.at limit 100`
+            order by log.timestamp limit 100`
         : `select null as at, null as actor, null as action, null as reason, null as outcome
             where $1::text is null and $2::text is null and false`,
     ),

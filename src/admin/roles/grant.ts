@@ -33,8 +33,9 @@ export const sagaLogColumns = [
   "reason",
   "trace_id",
   "input",
-  "drawn",
-  "changes",
+  "metadata",
+  "old_state",
+  "new_state",
 ] as const;
 export const actionLogColumns = [
   "actor",

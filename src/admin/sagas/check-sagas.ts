@@ -182,7 +182,7 @@ function toTurns(rows: readonly TurnRow[], { id, seal }: LoadedInstance): Record
         version: row.version,
         atMs: Number(row.at_ms),
         input: read(row.input, "cause", row.version) as SagaInput,
-        drawn: row.drawn === null ? null : (read(row.drawn, "drawn", row.version) as ReplayValues),
+        drawn: row.drawn === null ? null : (read(row.drawn, "metadata", row.version) as ReplayValues),
         lines: [line],
       });
     }

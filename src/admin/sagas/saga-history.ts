@@ -23,8 +23,10 @@ export interface HistoryLine {
   readonly traceId: string | null;
   /** What happened, on the first line of a transition. */
   readonly input: Json | null;
-  /** What it changed in the state, as `[before, after]`, on the first line of a transition. */
-  readonly changes: Json | null;
+  /** The parts of the state that it changed, before it, on the first line of a transition. */
+  readonly oldState: Json | null;
+  /** The parts of the state that it changed, after it, on the first line of a transition. */
+  readonly newState: Json | null;
 }
 
 export interface HistoryOptions {
@@ -34,9 +36,10 @@ export interface HistoryOptions {
   readonly after?: string;
 }
 
-interface LineRow extends Omit<HistoryLine, "input" | "changes"> {
+interface LineRow extends Omit<HistoryLine, "input" | "oldState" | "newState"> {
   readonly input: string | null;
-  readonly changes: string | null;
+  readonly oldState: string | null;
+  readonly newState: string | null;
 }
 
 export async function readSagaHistory(
@@ -59,7 +62,7 @@ export async function readSagaHistory(
 
 // What was about a person is opened where there is a key, and marked where there is none.
 async function decryptLine(vault: SagaVault | undefined, sagaId: string, row: LineRow): Promise<LineRow> {
-  const seal = await findCipher(vault, row.input ?? row.note ?? row.changes);
+  const seal = await findCipher(vault, row.input ?? row.note ?? row.newState);
   if (seal === undefined) return row;
   const show = (text: string | null, hidden: (as: string) => string, place: FieldPath): string | null => {
     if (text === null || !text.startsWith('{"$sealed"')) return text;
@@ -71,12 +74,18 @@ async function decryptLine(vault: SagaVault | undefined, sagaId: string, row: Li
     ...row,
     note: show(row.note, asText, ["note", version]),
     input: show(row.input, JSON.stringify, event === "ignored" ? ["ignored", cause] : ["cause", version]),
-    changes: show(row.changes, JSON.stringify, ["changes", version]),
+    oldState: show(row.oldState, JSON.stringify, ["old_state", version]),
+    newState: show(row.newState, JSON.stringify, ["new_state", version]),
   };
 }
 
 function toHistoryLine(row: LineRow): HistoryLine {
-  return { ...row, input: parseOrNull(row.input), changes: parseOrNull(row.changes) };
+  return {
+    ...row,
+    input: parseOrNull(row.input),
+    oldState: parseOrNull(row.oldState),
+    newState: parseOrNull(row.newState),
+  };
 }
 
 function parseOrNull(text: string | null): Json | null {

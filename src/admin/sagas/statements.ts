@@ -50,9 +50,10 @@ export function adminStatements(schema: string) {
     ),
     history: defineStatement(
       "sagabox.admin.history",
-      `select line.id::text, ${utc("line.at")} as at, line.version, line.event_type as event, line.step,
+      `select line.id::text, ${utc("line.timestamp")} as at, line.version, line.event_type as event, line.step,
               line.old_status as "from", line.new_status as "to", line.note, line.cause, line.user_id as actor,
-              line.reason, line.trace_id as "traceId", line.input::text as input, line.changes::text as changes
+              line.reason, line.trace_id as "traceId", line.input::text as input, line.old_state::text as "oldState",
+              line.new_state::text as "newState"
          from ${schema}.saga_audit_log as line
         where line.saga_id = $1::text and line.id > $2::bigint
         order by line.id limit $3::integer`,
@@ -139,7 +140,7 @@ export function adminStatements(schema: string) {
     turns: defineStatement(
       "sagabox.admin.turns",
       `select line.version, line.event_type, line.step, line.old_status, line.new_status, line.input::text as input,
-              line.drawn::text as drawn, extract(epoch from line.at) * 1000 as at_ms
+              line.metadata::text as drawn, extract(epoch from line.timestamp) * 1000 as at_ms
          from ${schema}.saga_audit_log as line
         where line.saga_id = $1::text and line.event_type <> 'ignored'
         order by line.id`,

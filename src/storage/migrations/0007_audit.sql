@@ -21,7 +21,7 @@ create sequence {schema}.saga_audit_log_seq as bigint cache 1;
 create table {schema}.saga_audit_log (
   id         bigint      not null default nextval('{schema}.saga_audit_log_seq'),
   xid        xid8        not null default pg_current_xact_id(),
-  at         timestamptz not null default clock_timestamp(),
+  timestamp  timestamptz not null default clock_timestamp(),
   saga_id    text        not null,
   version    integer     not null, -- the version of the instance after the transition
   event_type text        not null check (event_type in
@@ -35,9 +35,10 @@ create table {schema}.saga_audit_log (
   reason     text,                 -- the operator's reason; never encrypted, unlike the input
   trace_id   text,
   input      json,                 -- the input that was applied; encrypted if the saga has a data subject
-  drawn      json,                 -- time, ids and random numbers the decision used, so that it can be replayed
-  changes    json                  -- what the transition changed in the state: before and after
-) partition by range (at);
+  metadata   json,                 -- time, ids and random numbers the decision used, so that it can be replayed
+  old_state  json,                 -- the parts of the state that the transition changed, before it …
+  new_state  json                  -- … and after it
+) partition by range (timestamp);
 
 create index saga_audit_log_saga on {schema}.saga_audit_log (saga_id, id);
 create index saga_audit_log_order on {schema}.saga_audit_log (xid, id);
@@ -51,7 +52,7 @@ create sequence {schema}.audit_log_seq as bigint cache 1;
 create table {schema}.audit_log (
   id          bigint      not null default nextval('{schema}.audit_log_seq'),
   xid         xid8        not null default pg_current_xact_id(),
-  at          timestamptz not null default clock_timestamp(),
+  timestamp   timestamptz not null default clock_timestamp(),
   actor       text        not null check (actor <> ''),
   action      text        not null check (action <> ''),
   target_kind text        not null check (target_kind <> ''), -- what it acted on: message, saga, dead letter …
@@ -63,7 +64,7 @@ create table {schema}.audit_log (
   outcome     text        not null check (outcome in ('done', 'refused', 'failed')),
   error_code  text,
   check ((outcome = 'done') = (error_code is null))
-) partition by range (at);
+) partition by range (timestamp);
 
 create index audit_log_order on {schema}.audit_log (xid, id);
 create index audit_log_target on {schema}.audit_log (target_kind, target_id, xid, id);

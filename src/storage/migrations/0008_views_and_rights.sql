@@ -138,11 +138,11 @@ create view {schema}.masked_saga_incident with (security_barrier) as
 select id, saga_id, steps, opened_at, closed_at from {schema}.saga_incident;
 
 create view {schema}.masked_saga_audit_log with (security_barrier) as
-select id, at, saga_id, version, event_type, step, old_status, new_status, user_id is not null as by_a_person, trace_id
+select id, timestamp, saga_id, version, event_type, step, old_status, new_status, user_id is not null as by_a_person, trace_id
   from {schema}.saga_audit_log;
 
 create view {schema}.masked_audit_log with (security_barrier) as
-select id, at, action, target_kind, outcome, error_code, trace_id from {schema}.audit_log;
+select id, timestamp, action, target_kind, outcome, error_code, trace_id from {schema}.audit_log;
 
 create view {schema}.masked_audit_seal with (security_barrier) as
 select number, chain, log, month, row_count, sealed_at from {schema}.audit_seal;

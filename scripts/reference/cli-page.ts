@@ -1,6 +1,5 @@
-import type { Command } from "../../src/cli/command.ts";
-import { exitCodes } from "../../src/cli/exit-codes.ts";
-import { allCommands } from "../../src/cli/commands.ts";
+import { type Command, exitCodes } from "../../src/cli/command.ts";
+import { allCommands } from "../../src/cli/run-cli.ts";
 
 /** The reference of the command line, from the commands themselves. */
 export async function cliPage(): Promise<string> {

@@ -1,10 +1,12 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { SagaboxError } from "../errors/index.ts";
 import type { AnyContract, InputOf } from "../message/index.ts";
-import type { Published, PublishOptions, TransactionScope } from "../outbox/index.ts";
 import { callable, oneOf, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
+import type { Compose, Outgoing, Published, PublishOptions, TransactionScope } from "../outbox/index.ts";
 import {
   CALLER_STATEMENT_MS,
   type OwnedTransaction,
+  type Queryable,
   type Sql,
   type TransactionOptions,
 } from "../storage/index.ts";
@@ -82,4 +84,39 @@ export function transactionLimits(work: unknown, options: BusTransactionOptions)
     ...(isolation === undefined ? {} : { isolation: oneOf("isolation", isolation, ISOLATIONS) }),
     ...(idleTimeoutMs === undefined ? {} : { idleTimeoutMs: wholeNumber("idleTimeoutMs", idleTimeoutMs) }),
   };
+}
+
+/** A contract with its data, for `bus.publishAll()`. Made by `message()`. */
+export interface PreparedMessage {
+  readonly contract: AnyContract;
+  readonly data: unknown;
+  readonly options?: PublishOptions;
+}
+
+/** Pairs a contract with data of its type: `bus.publishAll(tx, message(A, a), message(B, b))`. */
+export function message<C extends AnyContract>(
+  contract: C,
+  data: InputOf<C>,
+  options?: PublishOptions,
+): PreparedMessage {
+  return options === undefined ? { contract, data } : { contract, data, options };
+}
+
+/** Composes the messages one after another in a transaction. Throws at the first invalid one. */
+export async function composeAll(
+  compose: Compose,
+  messages: readonly PreparedMessage[],
+  within: Queryable,
+): Promise<Outgoing[]> {
+  const outgoing: Outgoing[] = [];
+  for (const one of messages) {
+    const { contract, data, options } = assertPrepared(one);
+    outgoing.push(await compose(contract, data, options, within));
+  }
+  return outgoing;
+}
+
+function assertPrepared(one: PreparedMessage | null | undefined): PreparedMessage {
+  if (typeof one === "object" && one !== null && "contract" in one) return one;
+  throw new SagaboxError("OPTIONS_INVALID", "publishAll takes messages made by message(contract, data).");
 }

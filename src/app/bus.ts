@@ -59,18 +59,18 @@ import {
   busTransaction,
   type BusTransaction,
   type BusTransactionOptions,
+  composeAll,
   findOwned,
   findScope,
   isInsideTransaction,
+  type PreparedMessage,
   runInsideTransaction,
   transactionLimits,
 } from "./bus-transaction.ts";
 import { busPayloads, type BusPayloads } from "./claim-check.ts";
 import { type AdminOperations, loadAdmin } from "./load-admin.ts";
-import type { Parts } from "./parts.ts";
-import { composeAll, type PreparedMessage } from "./prepared-message.ts";
+import type { BusTopology, Parts } from "./parts.ts";
 import { startSaga } from "./saga-transaction.ts";
-import type { BusTopology } from "./topology.ts";
 import type { Running, RunOptions, StopResult, Worker } from "./worker.ts";
 
 type RepublishOptions = Parameters<typeof republish>[2];

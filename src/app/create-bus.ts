@@ -1,13 +1,12 @@
 import { HandlerRegistry } from "../inbox/index.ts";
 import { Notices } from "../notify/index.ts";
-import { fanOut, logger, prometheus, sagaLog, type Observer } from "../telemetry/index.ts";
+import type { SagaVault } from "../saga/index.ts";
+import { fanOut, logger, type Observer, prometheus, sagaLog } from "../telemetry/index.ts";
 import { postgres } from "../transports/postgres/index.ts";
+import { type BusOptions, type BusSettings, readBusSettings } from "./bus-options.ts";
 import { Bus } from "./bus.ts";
-import { readBusSettings, type BusOptions, type BusSettings } from "./bus-options.ts";
 import { wireParts } from "./parts.ts";
-import { rememberSagaVault } from "./saga-vaults.ts";
 import { SagaWatch } from "./saga-watch.ts";
-import { rememberShutdownMs } from "./shutdown-limits.ts";
 import { Worker } from "./worker.ts";
 
 /**
@@ -41,4 +40,28 @@ function logs({ log }: BusSettings): Observer[] {
   const options = { ...others, ...(write === undefined ? {} : { write }) };
   const stream = sagas === undefined ? [] : [sagaLog({ ...options, write: sagas })];
   return [logger(options), ...stream];
+}
+
+const vaults = new WeakMap<Bus, SagaVault>();
+
+export function rememberSagaVault(bus: Bus, vault: SagaVault | undefined): Bus {
+  if (vault !== undefined) vaults.set(bus, vault);
+  return bus;
+}
+
+/** Returns the cipher for saga data of a bus, for other rooms that read its tables; undefined without a key ring. */
+export function findSagaVault(bus: Bus): SagaVault | undefined {
+  return vaults.get(bus);
+}
+
+const limits = new WeakMap<object, number>();
+
+export function rememberShutdownMs<B extends object>(bus: B, shutdownMs: number): B {
+  limits.set(bus, shutdownMs);
+  return bus;
+}
+
+/** Returns the shutdown timeout of a bus in milliseconds, for callers that wait for its stop; undefined for other objects. */
+export function findShutdownMs(bus: object): number | undefined {
+  return limits.get(bus);
 }

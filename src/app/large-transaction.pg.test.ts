@@ -6,7 +6,7 @@ import { event } from "../message/index.ts";
 import type { PublishOptions } from "../outbox/index.ts";
 import type { Bus } from "./bus.ts";
 import { createBus } from "./create-bus.ts";
-import { message } from "./prepared-message.ts";
+import { message } from "./bus-transaction.ts";
 
 const Noted = event("noted", { schema: z.object({ key: z.string() }), key: ({ key }) => key });
 const SMALL = 1_000;

@@ -1,60 +1,66 @@
 import { deadLetterStore, type DeadLetterStore } from "../dead-letter/index.ts";
 import { Flows } from "../flow/index.ts";
-import { inboxEngine, type HandlerRegistry, type InboxEngine } from "../inbox/index.ts";
+import { HandlerRegistry, inboxEngine, type InboxEngine } from "../inbox/index.ts";
 import { laneSettings, WakeUp } from "../lanes/index.ts";
 import {
-  createIdSource,
-  poolRandomBytes,
   type AnyContract,
   type Attachment,
+  createIdSource,
   type IdSource,
+  poolRandomBytes,
 } from "../message/index.ts";
 import {
   Admission,
   compose,
+  type Compose,
   DepthWatch,
   Destinations,
   Flusher,
   History,
   OptimisticSender,
+  type OutboxSettings,
   OutboxWriter,
   PollingRelay,
-  ScheduleMover,
-  TransactionScope,
-  type Compose,
-  type OutboxSettings,
   type PublishOptions,
+  ScheduleMover,
   type ScopeParts,
+  TransactionScope,
 } from "../outbox/index.ts";
 import { ParkingTransport } from "../parking/index.ts";
 import {
   attachmentVault,
-  MessageCipher,
   createPrivacyEngine,
   createSagaVault,
-  withoutKeys,
+  MessageCipher,
   type PrivacyEngine,
   type ReplyCipher,
+  withoutKeys,
 } from "../privacy/index.ts";
-import { replyConsumer, Replies, Requests } from "../requests/index.ts";
+import { Replies, replyConsumer, Requests } from "../requests/index.ts";
 import { randomBytes, systemClock } from "../runtime/index.ts";
 import { Sagas } from "../saga/index.ts";
 import {
+  type Database,
   leasedStatementMs,
   limitStatements,
-  pgDatabase,
-  type Database,
   type OwnedTransaction,
+  pgDatabase,
 } from "../storage/index.ts";
-import { Spans, type Observer, type Tracing } from "../telemetry/index.ts";
-import { isLocalTransport, type HomeDatabase, type LocalHop, type Transport } from "../transport/index.ts";
+import { type Observer, Spans, type Tracing } from "../telemetry/index.ts";
+import {
+  type BrokerTopology,
+  type HomeDatabase,
+  isLocalTransport,
+  type LocalHop,
+  type PlannedGroup,
+  type Transport,
+} from "../transport/index.ts";
 import { postgres, type PostgresTransport } from "../transports/postgres/index.ts";
 import type { BusSettings } from "./bus-options.ts";
-import { wireClaimCheck, type BusClaimCheck } from "./claim-check.ts";
-import { drainMs } from "./drain-time.ts";
-import { Payloads, type PayloadCipher } from "./payloads.ts";
+import { type BusClaimCheck, wireClaimCheck } from "./claim-check.ts";
+import { type PayloadCipher, Payloads } from "./payloads.ts";
+import { createOpenTransaction, rememberScope, sagaTransactionFor } from "./saga-transaction.ts";
 import type { SagaWatch } from "./saga-watch.ts";
-import { createOpenTransaction, sagaTransactionFor, rememberScope } from "./saga-transaction.ts";
 
 /** The components of one bus. `wireParts` builds them once; this file only wires and decides nothing. */
 export interface Parts {
@@ -293,4 +299,34 @@ function handlerScope(tx: OwnedTransaction, scope: TransactionScope, { open }: P
     lastStatements: () => scope.lastStatements(),
     handleCommit: (answers: Parameters<TransactionScope["handleCommit"]>[0]) => scope.handleCommit(answers),
   };
+}
+
+/** The topics that a service consumes, and the broker objects and permissions they need. */
+export interface BusTopology extends BrokerTopology {
+  readonly service: string;
+  readonly transport: string;
+  readonly groups: readonly PlannedGroup[];
+}
+
+/** Describes consumed topics only. Published topics are known at publish time, and the reply topic at the first request. */
+export function describeTopology(
+  { settings, transport, sagas }: Pick<Parts, "settings" | "transport" | "sagas">,
+  registry: HandlerRegistry,
+): BusTopology {
+  const { service } = settings;
+  const sagaRegistry = new HandlerRegistry(settings.routing);
+  sagas.describe(sagaRegistry);
+  const own = registry.consumers();
+  const more = sagaRegistry.consumers().filter(({ name }) => !own.some((consumer) => consumer.name === name));
+  const groups = [...own, ...more].map(({ name, settings: { ordered }, handlers }) => {
+    const topics = new Map([...handlers.values()].map(({ topic, contract }) => [topic, contract.kind]));
+    return { service, group: name, ordered, topics: [...topics].map(([topic, kind]) => ({ topic, kind })) };
+  });
+  const declared = transport.declares?.(groups) ?? { objects: [], permissions: [] };
+  return { service, transport: transport.name, groups, ...declared };
+}
+
+/** Returns how long handlers and local steps may run after stop(): the shutdown timeout less a reserve for closing. */
+export function drainMs(shutdownMs: number): number {
+  return shutdownMs - Math.min(3_000, shutdownMs / 5);
 }

@@ -20,11 +20,9 @@ import { isLocalTransport, type Transport } from "../transport/index.ts";
 import { Backlog, ConsumerWatch, Janitor, SagaBacklog, Vitals } from "./periodic-services.ts";
 import { createAuditSealer, createAuditWatch } from "./bus-audit.ts";
 import { createEraser, parseErasureNotice } from "./bus-privacy.ts";
-import { drainMs } from "./drain-time.ts";
+import { type BusTopology, describeTopology, drainMs, type Parts } from "./parts.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
 import { type AdminOperations, loadAdmin } from "./load-admin.ts";
-import type { Parts } from "./parts.ts";
-import { type BusTopology, describeTopology } from "./topology.ts";
 
 /** Options of `bus.run()`. */
 export interface RunOptions {

@@ -7,7 +7,7 @@ import type { PublishOptions } from "../outbox/index.ts";
 import { saga } from "../saga/index.ts";
 import type { CallerTransaction } from "../storage/index.ts";
 import { createBus } from "./create-bus.ts";
-import { message } from "./prepared-message.ts";
+import { message } from "./bus-transaction.ts";
 
 const schema = z.object({ n: z.number() });
 const Noted = event("noted", { schema });

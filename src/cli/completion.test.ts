@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
 import { cliInProcess } from "../../test/support/run-cli.ts";
 import { toWords } from "./commands/completion.ts";
-import { allCommands } from "./commands.ts";
+import { allCommands } from "./run-cli.ts";
 
 const commands = await allCommands();
 

@@ -11,7 +11,7 @@ import {
 import { cliInProcess } from "../../test/support/run-cli.ts";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { rolesHarness } from "../../test/support/roles-harness.ts";
-import { allCommands } from "./commands.ts";
+import { allCommands } from "./run-cli.ts";
 import { dryRunOption, yesOption } from "./confirm.ts";
 
 const commands = await allCommands();

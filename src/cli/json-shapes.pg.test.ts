@@ -11,7 +11,7 @@ import {
   buildShape,
   shapeText,
 } from "../../test/support/cli-harness.ts";
-import { commandNames } from "./commands.ts";
+import { commandNames } from "./run-cli.ts";
 
 vi.setConfig({ testTimeout: 120_000 });
 

@@ -1,9 +1,16 @@
-import { isSagaboxError, findNearest, type ErrorCode } from "../errors/index.ts";
+import { type ErrorCode, findNearest, isSagaboxError } from "../errors/index.ts";
 import { explainPostgresError } from "../storage/index.ts";
 import { PACKAGE_VERSION } from "../telemetry/index.ts";
-import { commandHelp, parseCommand, UsageError, type Io } from "./command.ts";
-import { allCommands, loadCommand, commandNames } from "./commands.ts";
-import { exitCodes, FAILED, USAGE_ERROR } from "./exit-codes.ts";
+import {
+  type Command,
+  commandHelp,
+  exitCodes,
+  FAILED,
+  type Io,
+  parseCommand,
+  USAGE_ERROR,
+  UsageError,
+} from "./command.ts";
 import { fullErrorText } from "./print.ts";
 
 /** Runs one command line and returns its exit code. Prints every failure on standard error; never rejects. */
@@ -88,4 +95,42 @@ function explainError(error: unknown, args: readonly string[], { env }: Io): unk
 
 function wantsStack({ env }: Io): boolean {
   return (env["SAGABOX_LOG_LEVEL"] ?? env["LOG_LEVEL"] ?? "").toLowerCase() === "debug";
+}
+
+/** In the order of `sagabox help`. Each command is imported on first use, so that the CLI starts fast. */
+const loaders: Readonly<Record<string, () => Promise<Command>>> = {
+  dev: async () => (await import("./commands/dev.ts")).dev,
+  worker: async () => (await import("./commands/worker.ts")).worker,
+  migrate: async () => (await import("./commands/migrate.ts")).migrate,
+  status: async () => (await import("./commands/status.ts")).status,
+  outbox: async () => (await import("./commands/outbox.ts")).outbox,
+  inbox: async () => (await import("./commands/inbox.ts")).inbox,
+  republish: async () => (await import("./commands/republish.ts")).republish,
+  dlq: async () => (await import("./commands/dlq.ts")).dlq,
+  saga: async () => (await import("./commands/saga.ts")).saga,
+  explain: async () => (await import("./commands/explain.ts")).explain,
+  verify: async () => (await import("./commands/verify.ts")).verify,
+  doctor: async () => (await import("./commands/doctor.ts")).doctor,
+  tune: async () => (await import("./commands/tune.ts")).tune,
+  roles: async () => (await import("./commands/roles.ts")).roles,
+  audit: async () => (await import("./commands/audit.ts")).audit,
+  erase: async () => (await import("./commands/erase.ts")).erase,
+  privacy: async () => (await import("./commands/privacy.ts")).privacy,
+  topology: async () => (await import("./commands/topology.ts")).topology,
+  completion: async () => (await import("./commands/completion.ts")).completion(allCommands),
+};
+
+export const commandNames: readonly string[] = Object.keys(loaders);
+
+export function allCommands(): Promise<readonly Command[]> {
+  return Promise.all(Object.values(loaders).map((load) => load()));
+}
+
+export function loadCommand(name: string): Promise<Command> {
+  const load = Object.hasOwn(loaders, name) ? loaders[name] : undefined;
+  if (load !== undefined) return load();
+  const suggestion = findNearest(name, [...commandNames, "help", "version"]);
+  const hint =
+    suggestion === undefined ? `Known: ${commandNames.join(", ")}.` : `Did you mean ${suggestion}?`;
+  throw new UsageError(`There is no command "${name}". ${hint}`);
 }

@@ -2,7 +2,7 @@ import { EventEmitter } from "node:events";
 import { expect, test } from "vitest";
 import { parseCommand, UsageError, type Command, type Io, type Terminal } from "./command.ts";
 import { confirmAction, yesOption } from "./confirm.ts";
-import { startProgress } from "./progress.ts";
+import { startProgress } from "./terminal.ts";
 import { printOrWatch, watchOption } from "./watch.ts";
 
 function ioWith(terminal?: Terminal): Io & { readonly printed: string[]; readonly told: string[] } {

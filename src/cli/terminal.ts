@@ -1,5 +1,6 @@
 import { createInterface } from "node:readline";
-import type { Terminal } from "./command.ts";
+import { type Clock, systemClock } from "../runtime/index.ts";
+import type { Io, Terminal } from "./command.ts";
 import { safeLines } from "./print.ts";
 
 interface Streams {
@@ -32,4 +33,53 @@ export function createTerminal({ stdin, stdout, stderr }: Streams): Terminal {
     ...(stderr.isTTY ? { draw } : {}),
     ...(stdin.isTTY && stderr.isTTY ? { ask } : {}),
   };
+}
+
+export interface Progress {
+  /** Reports `done` of `total` items. `total` may grow, or be unknown. */
+  update(done: number, total?: number, note?: string): void;
+  /** Erases the bar. The command prints the result. */
+  end(): void;
+}
+
+const DRAW_EVERY_MS = 100;
+const PRINT_EVERY_MS = 5_000;
+const WIDTH = 24;
+
+/** Shows progress on standard error: a bar on a terminal, otherwise one line every 5 seconds. */
+export function startProgress(io: Io, what: string, clock: Clock = systemClock): Progress {
+  const draw = io.terminal?.draw;
+  const startedMs = clock.monotonicMs();
+  // Short work prints no line; a bar appears immediately.
+  let printedMs = draw === undefined ? startedMs : Number.NEGATIVE_INFINITY;
+  return {
+    update(done, total, note) {
+      const nowMs = clock.monotonicMs();
+      if (nowMs - printedMs < (draw === undefined ? PRINT_EVERY_MS : DRAW_EVERY_MS)) return;
+      printedMs = nowMs;
+      const parts = [what, countText(done, total), speedText(done, total, nowMs - startedMs), note ?? ""];
+      if (draw === undefined) io.err(parts.filter((part) => part !== "").join("  "));
+      else draw([barText(done, total), ...parts].filter((part) => part !== "").join("  "));
+    },
+    end() {
+      draw?.(null);
+    },
+  };
+}
+
+function countText(done: number, total: number | undefined): string {
+  return total === undefined ? String(done) : `${done} of ${total}`;
+}
+
+function speedText(done: number, total: number | undefined, tookMs: number): string {
+  if (tookMs < 1_000 || done === 0) return "";
+  const perSecond = (done * 1_000) / tookMs;
+  const left = total === undefined ? "" : `, ${Math.ceil(Math.max(0, total - done) / perSecond)} s left`;
+  return `${perSecond >= 10 ? Math.round(perSecond) : perSecond.toFixed(1)}/s${left}`;
+}
+
+function barText(done: number, total: number | undefined): string {
+  if (total === undefined || total <= 0) return "";
+  const full = Math.min(WIDTH, Math.floor((WIDTH * done) / total));
+  return `${"█".repeat(full)}${"░".repeat(WIDTH - full)}`;
 }

@@ -1,6 +1,6 @@
 import { sleep } from "../runtime/index.ts";
 import { textValue, UsageError, type CommandInput, type CommandOption, type Io } from "./command.ts";
-import { runInterruptible } from "./interrupt.ts";
+import { runInterruptible } from "./stop-signals.ts";
 
 export const watchOption: CommandOption = {
   type: "string",

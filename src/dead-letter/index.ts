@@ -16,14 +16,16 @@ export {
   normalizeError,
   type Failure,
 } from "./fingerprint.ts";
-export { buryMessage, burialParams, type Burial } from "./bury.ts";
+export {
+  buryMessage,
+  burialParams,
+  defaultDeadLetterTtlMs,
+  forgetDeadLetters,
+  type Burial,
+  type ForgetOptions,
+  type ForgetResult,
+} from "./bury.ts";
 export { assertId, listDeadLetters, notFound, readDeadLetter, showDeadLetter } from "./search.ts";
 export type { DeadLetterDetail, DeadLetterFilter, DeadLetterSummary } from "./search.ts";
 export { dataHash, discardDeadLetter, replayDeadLetter, replayDeadLetters, toAuditEntry } from "./replay.ts";
 export type { ClosedRow, Edit, ReplayCandidate, ReplayedDeadLetter, ReplayedRow } from "./replay.ts";
-export {
-  defaultDeadLetterTtlMs,
-  forgetDeadLetters,
-  type ForgetOptions,
-  type ForgetResult,
-} from "./cleanup.ts";

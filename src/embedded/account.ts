@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { embeddedFailure } from "./failure.ts";
+import { embeddedFailure } from "./run-program.ts";
 
 /** The account PostgreSQL runs as if this process is root, because PostgreSQL refuses to run as root. */
 export interface ServerAccount {

@@ -3,9 +3,8 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { ServerAccount } from "./account.ts";
-import { embeddedFailure, systemErrorCode } from "./failure.ts";
+import { embeddedFailure, runProgram, systemErrorCode } from "./run-program.ts";
 import { copyNativeFiles, makeLinks } from "./native-files.ts";
-import { runProgram } from "./run-program.ts";
 
 /** A PostgreSQL installation whose server program runs. */
 export interface Binaries {

@@ -5,9 +5,8 @@ import { join } from "node:path";
 import { randomToken } from "../runtime/index.ts";
 import { canReach, type ServerAccount } from "./account.ts";
 import type { Binaries } from "./binaries.ts";
-import { embeddedFailure } from "./failure.ts";
+import { embeddedFailure, runProgram } from "./run-program.ts";
 import { sharedTemporaryFolder } from "./native-files.ts";
-import { runProgram } from "./run-program.ts";
 
 export const SUPERUSER = "sagabox";
 

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { randomToken } from "../runtime/index.ts";
 import { canReach, type ServerAccount } from "./account.ts";
-import { embeddedFailure, systemErrorCode } from "./failure.ts";
+import { embeddedFailure, systemErrorCode } from "./run-program.ts";
 
 interface SymlinkEntry {
   readonly source: string;

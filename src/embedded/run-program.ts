@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { toError } from "../errors/index.ts";
+import { SagaboxError, toError } from "../errors/index.ts";
 import type { ServerAccount } from "./account.ts";
 
 export interface ProgramResult {
@@ -44,4 +44,14 @@ export function runProgram(
       finish(null, toError(error));
     }
   });
+}
+
+export function embeddedFailure(message: string, cause?: unknown): SagaboxError {
+  return new SagaboxError("EMBEDDED_POSTGRES_FAILED", message, cause === undefined ? {} : { cause });
+}
+
+/** Returns the error code of the operating system, such as "EACCES", if the error has one. */
+export function systemErrorCode(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !("code" in error)) return undefined;
+  return typeof error.code === "string" ? error.code : undefined;
 }

@@ -7,8 +7,7 @@ import { sleep, systemClock, withDeadline } from "../runtime/index.ts";
 import type { ServerAccount } from "./account.ts";
 import type { Binaries } from "./binaries.ts";
 import { SUPERUSER } from "./data-folder.ts";
-import { embeddedFailure, systemErrorCode } from "./failure.ts";
-import { programEnvironment } from "./run-program.ts";
+import { embeddedFailure, programEnvironment, systemErrorCode } from "./run-program.ts";
 
 export interface ServerPlan {
   readonly dataDir: string;

@@ -6,7 +6,7 @@ import { findServerAccount } from "./account.ts";
 import { findBinaries, fromFolder } from "./binaries.ts";
 import { checkVersion, findReachableDataDir, initialise, isInitialised } from "./data-folder.ts";
 import { EmbeddedPostgres } from "./embedded-postgres.ts";
-import { embeddedFailure, systemErrorCode } from "./failure.ts";
+import { embeddedFailure, systemErrorCode } from "./run-program.ts";
 import { refuseForeignFolder } from "./native-files.ts";
 import { type EmbeddedPostgresOptions, readEmbeddedPostgresSettings } from "./options.ts";
 import { findRunningServer, launchServer, type ServerPlan } from "./server-process.ts";

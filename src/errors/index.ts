@@ -2,12 +2,17 @@
 // explained in docs/reference/errors.md. A handler throws a verdict to override the retry policy. This room imports
 // nothing, so every other room may use it.
 export { catalogue, type ErrorCode } from "./catalogue.ts";
-export { errorText, toError } from "./error-text.ts";
-export { findNearest } from "./nearest.ts";
+export { errorText, findNearest, toError } from "./error-text.ts";
 export { parseDuration, type Duration } from "./duration.ts";
-export { isSagaboxError, SagaboxError, type SagaboxErrorOptions } from "./sagabox-error.ts";
-export { NotInTransactionError } from "./not-in-transaction-error.ts";
-export { PayloadError, type PayloadErrorCode, type PayloadIssue } from "./payload-error.ts";
-export { RequestError } from "./request-error.ts";
+export {
+  isSagaboxError,
+  NotInTransactionError,
+  PayloadError,
+  RequestError,
+  SagaboxError,
+  type PayloadErrorCode,
+  type PayloadIssue,
+  type SagaboxErrorOptions,
+} from "./sagabox-error.ts";
 export { ignore, permanent, refuse, retryAfter, readVerdict } from "./verdicts.ts";
 export type { Verdict, VerdictError } from "./verdicts.ts";

@@ -36,3 +36,70 @@ export function isSagaboxError<Code extends ErrorCode = ErrorCode>(
   if (typeof error !== "object" || error === null || !(brand in error)) return false;
   return code === undefined || (error as { code?: unknown }).code === code;
 }
+
+/** Thrown by publish and start if they receive a pool, or a client without an open transaction. */
+export class NotInTransactionError extends SagaboxError<"NOT_IN_TRANSACTION"> {
+  constructor(message: string, options: SagaboxErrorOptions = {}) {
+    super("NOT_IN_TRANSACTION", message, options);
+  }
+}
+
+Object.defineProperty(NotInTransactionError.prototype, "name", {
+  value: "NotInTransactionError",
+  writable: true,
+  configurable: true,
+});
+
+export type PayloadErrorCode = Extract<ErrorCode, `PAYLOAD_${string}`>;
+
+/** One problem of a payload. It never contains values: they may be personal, and errors are logged. */
+export interface PayloadIssue {
+  /** Path of the field, such as `lines[3].price`; empty for the payload itself. */
+  readonly path: string;
+  readonly message: string;
+}
+
+interface PayloadErrorOptions extends SagaboxErrorOptions {
+  readonly issues?: readonly PayloadIssue[];
+}
+
+/** Thrown if data cannot be published, or was received and cannot be read. A retry cannot succeed. */
+export class PayloadError extends SagaboxError<PayloadErrorCode> {
+  readonly issues: readonly PayloadIssue[];
+
+  constructor(code: PayloadErrorCode, message: string, options: PayloadErrorOptions = {}) {
+    super(code, message, "cause" in options ? { cause: options.cause } : {});
+    this.issues = options.issues ?? [];
+  }
+}
+
+Object.defineProperty(PayloadError.prototype, "name", {
+  value: "PayloadError",
+  writable: true,
+  configurable: true,
+});
+
+interface Details {
+  /** Id of the message that carried the command. */
+  readonly requestId: string;
+  /** Why the command failed; null if its outcome is unknown. */
+  readonly reason?: string;
+}
+
+/** Thrown by a request whose command failed, or whose reply did not arrive in time. */
+export class RequestError extends SagaboxError<"REQUEST_FAILED" | "REQUEST_TIMEOUT"> {
+  readonly requestId: string;
+  readonly reason: string | null;
+
+  constructor(code: "REQUEST_FAILED" | "REQUEST_TIMEOUT", message: string, details: Details) {
+    super(code, message);
+    this.requestId = details.requestId;
+    this.reason = details.reason ?? null;
+  }
+}
+
+Object.defineProperty(RequestError.prototype, "name", {
+  value: "RequestError",
+  writable: true,
+  configurable: true,
+});

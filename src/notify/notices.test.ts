@@ -2,8 +2,7 @@ import { createHmac } from "node:crypto";
 import { expect, onTestFinished, test } from "vitest";
 import { hookServer } from "../../test/support/hook-server.ts";
 import { RecordingObserver } from "../../test/support/recording-observer.ts";
-import type { DeadLetterNotice } from "./dead-letter-notice.ts";
-import { NoticeQueue, Notices } from "./notices.ts";
+import { type DeadLetterNotice, NoticeQueue, Notices } from "./notices.ts";
 import { readNoticeSettings, type NotifyOptions, type OnDeadLetter } from "./options.ts";
 
 const buried = {

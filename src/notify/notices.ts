@@ -2,7 +2,6 @@ import { createHmac } from "node:crypto";
 import { errorText } from "../errors/index.ts";
 import { retryWithBackoff, systemClock, withDeadline } from "../runtime/index.ts";
 import type { Observer, TelemetryContext, TelemetryEvents, TelemetryName } from "../telemetry/index.ts";
-import { type DeadLetterNotice, toNotice } from "./dead-letter-notice.ts";
 import type { NoticeSettings, WebhookSettings } from "./options.ts";
 
 export interface NoticesOptions {
@@ -225,4 +224,36 @@ export class NoticeQueue {
     this.#missed += 1;
     this.#options.observer.emit("notice.dropped", { via: this.#options.via, id });
   }
+}
+
+/** Describes a dead letter without its payload. */
+export interface DeadLetterNotice {
+  readonly service: string;
+  /** Whether sending or handling failed. */
+  readonly origin: "outbox" | "consumer";
+  /** Null for a dead letter of the outbox. */
+  readonly consumer: string | null;
+  readonly messageId: string;
+  readonly type: string;
+  readonly topic: string;
+  readonly reason: string;
+  /** The text of the error. It may quote data, so it is never posted to the webhook. */
+  readonly error: string;
+  readonly traceId: string | null;
+  /** ISO 8601, from this process's clock. */
+  readonly at: string;
+}
+
+const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-/;
+
+export function toNotice(
+  service: string,
+  fields: TelemetryEvents["dead_letter.buried"],
+  context: TelemetryContext | undefined,
+  wallMs: number,
+): DeadLetterNotice {
+  const { origin, consumer, id, type, topic, reason, error } = fields;
+  const traceId = TRACEPARENT.exec(context?.traceparent ?? "")?.[1] ?? null;
+  const at = new Date(wallMs).toISOString();
+  return { service, origin, consumer, messageId: id, type, topic, reason, error, traceId, at };
 }

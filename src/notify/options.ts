@@ -1,6 +1,6 @@
 import { SagaboxError } from "../errors/index.ts";
 import { isLoopback, option, readOptions, type OptionsFrom } from "../options/index.ts";
-import type { DeadLetterNotice } from "./dead-letter-notice.ts";
+import type { DeadLetterNotice } from "./notices.ts";
 
 export type OnDeadLetter = (notice: DeadLetterNotice) => void | Promise<void>;
 

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { parseCommand } from "../../src/cli/command.ts";
-import { allCommands } from "../../src/cli/commands.ts";
+import { allCommands } from "../../src/cli/run-cli.ts";
 import { parseCommands, readRunbook } from "../support/runbook.ts";
 import { filesBelow, projectRoot } from "./source-file.ts";
 

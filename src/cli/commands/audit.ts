@@ -8,13 +8,11 @@ import {
   type VerifyReport,
 } from "../../admin/index.ts";
 import { runAction, type Actions } from "../actions.ts";
-import { type Command, type CommandInput, type Io, textValue } from "../command.ts";
-import { DONE, FOUND } from "../exit-codes.ts";
+import { type Command, type CommandInput, DONE, FOUND, type Io, textValue } from "../command.ts";
 import { jsonText, safeLines, table } from "../print.ts";
-import { startProgress } from "../progress.ts";
-import { dropUndefined, numberValue } from "../saga/input.ts";
+import { startProgress } from "../terminal.ts";
 import { withSchema } from "../settings.ts";
-import { timeValue } from "../time-value.ts";
+import { dropUndefined, numberValue, timeValue } from "../option-values.ts";
 
 const LIST_OPTIONS = "all log saga actor action target trace outcome since until limit after".split(" ");
 

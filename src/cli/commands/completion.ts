@@ -1,6 +1,5 @@
 import { oneOf } from "../../options/index.ts";
-import { type Command, UsageError } from "../command.ts";
-import { DONE } from "../exit-codes.ts";
+import { type Command, DONE, UsageError } from "../command.ts";
 
 /** Builds the completion command. `commands` is a function, because the list contains this command too. */
 export function completion(commands: () => Promise<readonly Command[]>): Command {

@@ -16,7 +16,15 @@ import { SagaboxError } from "../../errors/index.ts";
 import type { AnyContract } from "../../message/index.ts";
 import { type Actions, runAction } from "../actions.ts";
 import { actorOption, readActorAndReason, readDecision, reasonOption } from "../actor.ts";
-import { type Command, type CommandInput, type Io, textValue, UsageError } from "../command.ts";
+import {
+  type Command,
+  type CommandInput,
+  DONE,
+  type Io,
+  STOPPED,
+  textValue,
+  UsageError,
+} from "../command.ts";
 import { confirmAction, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
 import {
   filterNames,
@@ -28,11 +36,10 @@ import {
 } from "../dlq/input.ts";
 import { groups, list, show } from "../dlq/list.ts";
 import { replayMany, replayOne } from "../dlq/replay.ts";
-import { DONE, STOPPED } from "../exit-codes.ts";
-import { runInterruptible } from "../interrupt.ts";
+import { runInterruptible } from "../stop-signals.ts";
 import { loadApp } from "../load-app.ts";
 import { jsonText, safeLines, table } from "../print.ts";
-import { startProgress } from "../progress.ts";
+import { startProgress } from "../terminal.ts";
 import { watchOption } from "../watch.ts";
 
 const acting = ["actor", "reason", "yes"];

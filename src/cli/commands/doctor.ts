@@ -2,8 +2,7 @@ import { realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { type Diagnosis, type Examination, examine } from "../../admin/index.ts";
 import { type Environment, type EnvironmentOptions, secretFiles } from "../../options/index.ts";
-import { type Command, type CommandInput, type Io, textValue, UsageError } from "../command.ts";
-import { DONE, FOUND } from "../exit-codes.ts";
+import { type Command, type CommandInput, DONE, FOUND, type Io, textValue, UsageError } from "../command.ts";
 import { jsonText, safeLines } from "../print.ts";
 import { loadEnvironment, readSchemaName, withDatabase } from "../settings.ts";
 

@@ -1,7 +1,6 @@
 import type { ErasureReport } from "../../admin/index.ts";
-import { UsageError, type Command, type CommandInput, type Io } from "../command.ts";
+import { type Command, type CommandInput, DONE, FAILED, type Io, STOPPED, UsageError } from "../command.ts";
 import { confirmAction, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
-import { DONE, FAILED, STOPPED } from "../exit-codes.ts";
 import { jsonText, table } from "../print.ts";
 import { readReason, privacyOptions, readSubject, withPrivacy } from "../privacy/with-privacy.ts";
 

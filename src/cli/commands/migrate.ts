@@ -1,8 +1,7 @@
 import { migrateSchema } from "../../admin/index.ts";
 import { migrationSql, readMigrationStatus } from "../../storage/index.ts";
 import { runAction, type Actions } from "../actions.ts";
-import type { Command, CommandInput, Io } from "../command.ts";
-import { DONE, FOUND } from "../exit-codes.ts";
+import { type Command, type CommandInput, DONE, FOUND, type Io } from "../command.ts";
 import { jsonText, table } from "../print.ts";
 import { loadEnvironment, readSchemaName, withDatabase } from "../settings.ts";
 

@@ -12,14 +12,12 @@ import {
 } from "../../admin/index.ts";
 import { type Actions, runAction } from "../actions.ts";
 import { actorOption, readActor, readActorAndReason, reasonOption } from "../actor.ts";
-import { type Command, type CommandInput, type Io, textValue } from "../command.ts";
+import { type Command, type CommandInput, DONE, FAILED, type Io, STOPPED, textValue } from "../command.ts";
 import { confirmAction, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
-import { DONE, FAILED, STOPPED } from "../exit-codes.ts";
-import { runInterruptible } from "../interrupt.ts";
-import { keepOption, readKeep } from "../keep.ts";
+import { runInterruptible } from "../stop-signals.ts";
+import { dropUndefined, keepOption, numberValue, readKeep } from "../option-values.ts";
 import { jsonText, safeLines, table } from "../print.ts";
-import { startProgress } from "../progress.ts";
-import { dropUndefined, numberValue } from "../saga/input.ts";
+import { startProgress } from "../terminal.ts";
 import { withSchema } from "../settings.ts";
 import { printOrWatch, watchOption } from "../watch.ts";
 

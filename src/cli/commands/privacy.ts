@@ -2,8 +2,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Erasure } from "../../admin/index.ts";
 import { runAction, type Action, type Actions } from "../actions.ts";
-import { type Command, type CommandInput, type Io, UsageError } from "../command.ts";
-import { DONE, FAILED, FOUND } from "../exit-codes.ts";
+import { type Command, type CommandInput, DONE, FAILED, FOUND, type Io, UsageError } from "../command.ts";
 import { jsonText, safeLines } from "../print.ts";
 import {
   type Privacy,

@@ -1,14 +1,12 @@
 import { planRepublish, republishWindow, type RepublishPlan } from "../../admin/index.ts";
 import { actorOption, readDecision, reasonOption } from "../actor.ts";
-import { textValue, UsageError, type Command, type CommandInput } from "../command.ts";
+import { type Command, type CommandInput, DONE, STOPPED, textValue, UsageError } from "../command.ts";
 import { confirmAction, dryRunOption, isDryRun, yesOption } from "../confirm.ts";
-import { DONE, STOPPED } from "../exit-codes.ts";
-import { runInterruptible } from "../interrupt.ts";
+import { runInterruptible } from "../stop-signals.ts";
 import { jsonText } from "../print.ts";
-import { startProgress } from "../progress.ts";
-import { dropUndefined, numberValue } from "../saga/input.ts";
+import { startProgress } from "../terminal.ts";
 import { withSchema } from "../settings.ts";
-import { timeValue } from "../time-value.ts";
+import { dropUndefined, numberValue, timeValue } from "../option-values.ts";
 
 const DEFAULT_RATE = 500;
 

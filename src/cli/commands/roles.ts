@@ -1,7 +1,6 @@
 import { roleNames, roles as table, rolesSql, type Extra } from "../../admin/index.ts";
 import { runAction, type Actions } from "../actions.ts";
-import { textValue, type Command, type CommandInput, type Io } from "../command.ts";
-import { DONE } from "../exit-codes.ts";
+import { type Command, type CommandInput, DONE, type Io, textValue } from "../command.ts";
 import { jsonText } from "../print.ts";
 import { loadEnvironment, readSchemaName } from "../settings.ts";
 

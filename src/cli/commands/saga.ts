@@ -15,14 +15,12 @@ import {
 } from "../../saga/index.ts";
 import { runAction, type Actions } from "../actions.ts";
 import { readActorAndReason } from "../actor.ts";
-import { type Command, type CommandInput, type Io, textValue, UsageError } from "../command.ts";
+import { type Command, type CommandInput, DONE, FOUND, type Io, textValue, UsageError } from "../command.ts";
 import { yesOption } from "../confirm.ts";
-import { DONE, FOUND } from "../exit-codes.ts";
 import { loadApp } from "../load-app.ts";
 import { jsonText, safeLines, table } from "../print.ts";
-import { createAction } from "../saga/act.ts";
-import { dropUndefined, numberValue, withSagas } from "../saga/input.ts";
-import { history, list, show, stuck } from "../saga/list.ts";
+import { createAction, history, list, show, stuck, withSagas } from "../saga/instances.ts";
+import { dropUndefined, numberValue } from "../option-values.ts";
 
 const INSTANCE_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 

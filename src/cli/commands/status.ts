@@ -1,7 +1,6 @@
 import { ageText, countText, type Overview, readOverview } from "../../admin/index.ts";
 import { printable } from "../../telemetry/index.ts";
-import { type Command, UsageError } from "../command.ts";
-import { DONE, FOUND } from "../exit-codes.ts";
+import { type Command, DONE, FOUND, UsageError } from "../command.ts";
 import { jsonText, table } from "../print.ts";
 import { withSchema } from "../settings.ts";
 import { printOrWatch, watchOption } from "../watch.ts";

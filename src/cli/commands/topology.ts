@@ -1,7 +1,6 @@
 import type { BusTopology } from "../../app/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
-import { textValue, UsageError, type Command, type Io } from "../command.ts";
-import { DONE } from "../exit-codes.ts";
+import { type Command, DONE, type Io, textValue, UsageError } from "../command.ts";
 import { loadApp } from "../load-app.ts";
 import { jsonText, safeLines, table } from "../print.ts";
 

@@ -8,12 +8,11 @@ import {
 } from "../../admin/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import { pgDatabase } from "../../storage/index.ts";
-import { textValue, UsageError, type Command, type CommandInput } from "../command.ts";
+import { type Command, type CommandInput, DONE, STOPPED, textValue, UsageError } from "../command.ts";
 import { confirmAction, yesOption } from "../confirm.ts";
-import { DONE, STOPPED } from "../exit-codes.ts";
-import { runInterruptible } from "../interrupt.ts";
+import { runInterruptible } from "../stop-signals.ts";
 import { jsonText, table } from "../print.ts";
-import { startProgress } from "../progress.ts";
+import { startProgress } from "../terminal.ts";
 import { loadEnvironment } from "../settings.ts";
 
 export const tune: Command = {

@@ -1,10 +1,9 @@
 import { verifyConservation, type ConservationReport, type ConservationVerdict } from "../../admin/index.ts";
 import { systemClock } from "../../runtime/index.ts";
-import { textValue, UsageError, type Command, type CommandInput } from "../command.ts";
-import { DONE, FOUND, STOPPED } from "../exit-codes.ts";
-import { runInterruptible } from "../interrupt.ts";
+import { type Command, type CommandInput, DONE, FOUND, STOPPED, textValue, UsageError } from "../command.ts";
+import { runInterruptible } from "../stop-signals.ts";
 import { jsonText, safeLines, table } from "../print.ts";
-import { startProgress } from "../progress.ts";
+import { startProgress } from "../terminal.ts";
 import { withSchema } from "../settings.ts";
 import { printOrWatch, watchOption } from "../watch.ts";
 

@@ -1,8 +1,7 @@
 import { createDeadLetterAdmin, type DeadLetterAdmin, type ReplayFilter } from "../../admin/index.ts";
 import { textValue, UsageError, type CommandInput, type CommandOption, type Io } from "../command.ts";
-import { dropUndefined } from "../saga/input.ts";
 import { withSchema } from "../settings.ts";
-import { timeValue } from "../time-value.ts";
+import { dropUndefined, timeValue } from "../option-values.ts";
 
 /** Options that select dead letters. */
 export const filterOptions: Readonly<Record<string, CommandOption>> = {

@@ -7,10 +7,9 @@ import {
   listDeadLetterGroups,
   viewDeadLetter,
 } from "../../admin/index.ts";
-import { type CommandInput, type Io, textValue } from "../command.ts";
-import { DONE, FOUND } from "../exit-codes.ts";
+import { type CommandInput, DONE, FOUND, type Io, textValue } from "../command.ts";
 import { jsonText, safeLines, table } from "../print.ts";
-import { dropUndefined, numberValue } from "../saga/input.ts";
+import { dropUndefined, numberValue } from "../option-values.ts";
 import { printOrWatch } from "../watch.ts";
 import { cutToSecond, isFiltered, readFilter, shorten, withDeadLetters } from "./input.ts";
 

@@ -7,13 +7,12 @@ import {
   type ReplayReport,
 } from "../../admin/index.ts";
 import { readActorAndReason, readDecision } from "../actor.ts";
-import { textValue, UsageError, type CommandInput, type Io } from "../command.ts";
+import { type CommandInput, DONE, type Io, STOPPED, textValue, UsageError } from "../command.ts";
 import { confirmAction, isDryRun } from "../confirm.ts";
-import { DONE, STOPPED } from "../exit-codes.ts";
-import { runInterruptible } from "../interrupt.ts";
+import { runInterruptible } from "../stop-signals.ts";
 import { jsonText, safeLines, table } from "../print.ts";
-import { startProgress } from "../progress.ts";
-import { dropUndefined, numberValue } from "../saga/input.ts";
+import { startProgress } from "../terminal.ts";
+import { dropUndefined, numberValue } from "../option-values.ts";
 import { readFilter, isFiltered, shorten, withDeadLetters } from "./input.ts";
 
 /** `dlq replay <id>` */

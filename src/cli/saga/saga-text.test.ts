@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { SagaDetail } from "../../admin/index.ts";
 import { SUBJECT_ERASED } from "../../message/index.ts";
-import { sagaText } from "./list.ts";
+import { sagaText } from "./instances.ts";
 
 const at = "2030-01-01T00:00:00.000Z";
 const parked: Omit<SagaDetail, "state"> = {

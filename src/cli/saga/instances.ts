@@ -1,20 +1,33 @@
 import {
+  type ActionResult,
+  cancelSaga,
+  compensateSaga,
+  createSagaAdmin,
   findStuckSagas,
   listSagas,
   readSagaHistory,
+  readSagaKeys,
+  retryStep,
+  type SagaAdmin,
   type SagaDetail,
   type SagaFilter,
+  settleStep,
   showSaga,
+  skipStep,
   type StepDetail,
   stepFailureText,
   type StuckOptions,
 } from "../../admin/index.ts";
-import { SUBJECT_ERASED } from "../../message/index.ts";
+import { type Json, SUBJECT_ERASED } from "../../message/index.ts";
+import type { SagaDefinition } from "../../saga/index.ts";
 import { durationText, printable } from "../../telemetry/index.ts";
-import { type CommandInput, type Io, textValue } from "../command.ts";
-import { DONE, FOUND } from "../exit-codes.ts";
+import type { Action } from "../actions.ts";
+import { readActorAndReason } from "../actor.ts";
+import { type CommandInput, DONE, FOUND, type Io, STOPPED, textValue, UsageError } from "../command.ts";
+import { confirmAction } from "../confirm.ts";
+import { dropUndefined, numberValue } from "../option-values.ts";
 import { jsonText, safeLines, table } from "../print.ts";
-import { dropUndefined, numberValue, withSagas } from "./input.ts";
+import { loadEnvironment, withSchema } from "../settings.ts";
 
 export async function list(input: CommandInput, io: Io): Promise<number> {
   // The admin function checks the values, and its error lists the allowed ones.
@@ -195,4 +208,90 @@ function childLines({ children: all }: Omit<SagaDetail, "state">, columns: numbe
   if (all.length === 0) return [];
   const rows = all.map(({ id, type, status, parent }) => [id, type, status, parent?.step ?? null]);
   return ["", table(["child", "type", "status", "step"], rows, columns)];
+}
+
+type ActionKind = "retry" | "skip" | "settle" | "compensate" | "cancel";
+type SagaOperation = (admin: SagaAdmin) => Promise<ActionResult>;
+
+/** What a person decides about one instance. */
+export function createAction(kind: ActionKind): Action["run"] {
+  return async (input, io, id) => {
+    const wish = readOperation(kind, id, input, io);
+    const what = warningText(kind, id, textValue(input, "step"));
+    if (what !== undefined && !(await confirmAction(input, io, { what }))) return STOPPED;
+    const result = await withSagas(input, io, wish);
+    if (input.values["json"] === true) io.out(jsonText({ action: kind, ...result }));
+    else io.out(safeLines(resultText(kind, result)));
+    return DONE;
+  };
+}
+
+/** What a person should know before; a retry can be asked for again and again. */
+function warningText(kind: ActionKind, id: string, step = ""): string | undefined {
+  switch (kind) {
+    case "retry":
+      return undefined;
+    case "skip":
+      return `Saga ${id} would go on without step ${step}. That cannot be taken back.`;
+    case "settle":
+      return `Step ${step} of saga ${id} would count as done by hand. That cannot be taken back.`;
+    case "compensate":
+    case "cancel":
+      return `Saga ${id} would undo what it did. That cannot be taken back.`;
+  }
+}
+
+function readOperation(kind: ActionKind, id: string, input: CommandInput, io: Io): SagaOperation {
+  const by = readActorAndReason(input, io);
+  const step = textValue(input, "step");
+  const requireStep = (): string => step ?? throwMissing(kind, "step <name>");
+  switch (kind) {
+    case "retry":
+      return (admin) => retryStep(admin, id, { ...by, ...dropUndefined({ step }) });
+    case "skip": {
+      const options = { ...by, step: requireStep() };
+      return (admin) => skipStep(admin, id, options);
+    }
+    case "settle": {
+      const options = { ...by, step: requireStep(), ...dropUndefined({ result: resultValue(input) }) };
+      return (admin) => settleStep(admin, id, options);
+    }
+    case "compensate":
+      return (admin) => compensateSaga(admin, id, by);
+    case "cancel":
+      return (admin) => cancelSaga(admin, id, by);
+  }
+}
+
+function throwMissing(kind: ActionKind, option: string): never {
+  throw new UsageError(`"sagabox saga ${kind}" needs --${option}.`);
+}
+
+function resultValue(input: CommandInput): Json | undefined {
+  const text = textValue(input, "result");
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    throw new UsageError("--result must be JSON; a text stands in double quotes.");
+  }
+}
+
+function resultText(kind: ActionKind, { sagaId, accepted }: ActionResult): string {
+  if (!accepted) return `Nothing to do: "${kind}" was asked for before, or is so already. Saga ${sagaId}.`;
+  return `Asked for "${kind}". A worker does it next; see: sagabox saga show ${sagaId}`;
+}
+
+/** Runs `work` with the operations on the sagas of the environment's database. */
+export function withSagas<T>(
+  input: CommandInput,
+  io: Io,
+  work: (admin: SagaAdmin) => Promise<T>,
+  definitions: readonly SagaDefinition[] = [],
+): Promise<T> {
+  const { keyRing } = loadEnvironment(io);
+  const keys = readSagaKeys({ text: keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
+  return withSchema(input, io, "operator", (database, schema) =>
+    work(createSagaAdmin(database, schema, () => definitions, keys(database, schema))),
+  );
 }

@@ -625,30 +625,6 @@ select "sagabox".dead_letter_bury_delivery($1::integer, $2::text::bigint, $3::te
 -- sagabox.dead_letter_admin.bury_waiting
 select "sagabox".dead_letter_bury_waiting($1::integer, $2::text::bigint, $3::text, $4::text, $5::text)::text as letter;
 
--- ══ src/admin/doctor/remedy-statements.ts ══════════════════════════════════════════════════════════════════════════
-
--- remedies.logged: printed by `sagabox doctor`
-alter table "sagabox".outbox set logged;
-
--- remedies.vacuumAgain: printed by `sagabox doctor`
-alter table "sagabox".outbox reset (autovacuum_enabled);
-
--- remedies.vacuumSettings: printed by `sagabox doctor`
-alter table "sagabox".outbox set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
-    autovacuum_vacuum_cost_delay = 0);
-
--- remedies.commitSafely: printed by `sagabox doctor`
-alter database "shop" set synchronous_commit = on; -- or: alter role "shop_app" reset synchronous_commit;
-
--- remedies.dropSlot: printed by `sagabox doctor`
-select pg_drop_replication_slot('old_slot');
-
--- remedies.endSession: printed by `sagabox doctor`
-select pg_terminate_backend(4711); -- and set idle_in_transaction_session_timeout for that user
-
--- remedies.readStatistics: printed by `sagabox doctor`
-grant pg_read_all_stats to "shop_app"; -- as a superuser, or run the doctor as one who has it
-
 -- ══ src/admin/doctor/statements.ts ═════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.doctor.server
@@ -841,6 +817,28 @@ select 'function', proname || '(' || replace(pg_get_function_identity_arguments(
     md5(replace(prosrc, $1::text, '{schema}')), false
   from pg_proc where pronamespace = $1::text::regnamespace
   order by kind, name;
+
+-- remedies.logged: printed by `sagabox doctor`
+alter table "sagabox".outbox set logged;
+
+-- remedies.vacuumAgain: printed by `sagabox doctor`
+alter table "sagabox".outbox reset (autovacuum_enabled);
+
+-- remedies.vacuumSettings: printed by `sagabox doctor`
+alter table "sagabox".outbox set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+    autovacuum_vacuum_cost_delay = 0);
+
+-- remedies.commitSafely: printed by `sagabox doctor`
+alter database "shop" set synchronous_commit = on; -- or: alter role "shop_app" reset synchronous_commit;
+
+-- remedies.dropSlot: printed by `sagabox doctor`
+select pg_drop_replication_slot('old_slot');
+
+-- remedies.endSession: printed by `sagabox doctor`
+select pg_terminate_backend(4711); -- and set idle_in_transaction_session_timeout for that user
+
+-- remedies.readStatistics: printed by `sagabox doctor`
+grant pg_read_all_stats to "shop_app"; -- as a superuser, or run the doctor as one who has it
 
 -- ══ src/admin/explain/statements.ts ════════════════════════════════════════════════════════════════════════════════
 
@@ -1331,7 +1329,7 @@ begin
 end
 $roles$;
 
--- Everything belongs to the owner. Whoever hands it over without being a superuser must be one of its members.
+-- The owner role owns everything. A user without superuser rights must be a member of it to transfer ownership.
 do $owner$
 declare
   thing record;
@@ -1361,7 +1359,7 @@ begin
 end
 $owner$;
 
--- From nothing, so that a right that is no longer in the list goes.
+-- Revokes all rights first, so that a right that is no longer in the list is removed.
 revoke all on schema "sagabox" from public, "sagabox_writer", "sagabox_relay", "sagabox_consumer", "sagabox_saga", "sagabox_worker", "sagabox_viewer", "sagabox_operator", "sagabox_privacy";
 revoke all on all tables in schema "sagabox" from public, "sagabox_writer", "sagabox_relay", "sagabox_consumer", "sagabox_saga", "sagabox_worker", "sagabox_viewer", "sagabox_operator", "sagabox_privacy";
 revoke all on all sequences in schema "sagabox" from public, "sagabox_writer", "sagabox_relay", "sagabox_consumer", "sagabox_saga", "sagabox_worker", "sagabox_viewer", "sagabox_operator", "sagabox_privacy";
@@ -1504,8 +1502,8 @@ grant insert ("actor", "action", "target_kind", "target_id", "reason", "trace_id
 grant usage on sequence "sagabox"."audit_log_seq" to "sagabox_privacy";
 commit;
 
--- With this `sagabox doctor` tells an operator of long transactions of other users, too. It belongs to the whole server, whose
--- queries it shows, and only a superuser or an administrator of that role can give it, so it is yours to decide:
+-- Optional: lets `sagabox doctor` report long transactions of other users to operators. The right covers the whole server,
+-- including the text of queries, and only a superuser or an administrator of that role can grant it:
 -- grant pg_read_all_stats to "sagabox_operator";
 
 -- sagabox.roles.lacking

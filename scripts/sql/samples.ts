@@ -91,7 +91,7 @@ export const samples: Readonly<Record<string, Readonly<Record<string, Sample>>>>
 function remedySamples(remedies: Readonly<Record<string, readonly unknown[]>>): typeof samples {
   return Object.fromEntries(
     Object.entries(remedies).map(([name, args]) => [
-      `admin/doctor/remedy-statements.ts#remedies.${name}`,
+      `admin/doctor/statements.ts#remedies.${name}`,
       { "printed by `sagabox doctor`": args },
     ]),
   );

@@ -1,24 +1,24 @@
-// What people may do to a running system, one function for each operation; the bus, the command line and the dashboard
-// all call these. Reading needs nothing but the database. Changing needs to say who and why, is checked against the
-// row under its lock, and is carried out by whichever worker knows the definition.
+// Operator actions on a running system, one function each, grouped by noun. The bus, the command line and the dashboard
+// call them. Reads need only the database. Changes need an actor and a reason, are checked against the locked row, and
+// are recorded in the audit log.
 export { pgDatabase, type Database, type PgPool } from "../storage/index.ts";
 export { checkSagas, type CheckFinding, type CheckOptions, type CheckReport } from "./sagas/check-sagas.ts";
 export { verifyConservation, type VerifyConservationOptions } from "./conservation/verify.ts";
-export type { ConservationReport, ConservationVerdict } from "./conservation/tally.ts";
+export type { ConservationReport, ConservationVerdict } from "./conservation/verify.ts";
 export type { ConservationFinding } from "./conservation/findings.ts";
 export { ConservationWatch } from "./conservation/watch.ts";
 export {
   listAudit,
+  sealAudit,
   verifyAudit,
   type AuditFilter,
   type AuditLine,
   type VerifyProgress,
   type VerifyReport,
 } from "../audit/index.ts";
-export { sealAudit } from "./audit/seal-audit.ts";
 export { readKeyRingFromEnvironment, type Erasure, type ErasureReport } from "../privacy/index.ts";
-export { readSagaKeys, type KeyRingSource } from "./sagas/saga-keys.ts";
-export { migrateSchema } from "./maintenance/migrate-schema.ts";
+export { readSagaKeys, type KeyRingSource } from "./sagas/saga-admin.ts";
+export { migrateSchema } from "./admin-database.ts";
 export { buryLiveMessage, type BuriedMessage, type BuryOptions } from "./dead-letters/dead-letter-actions.ts";
 export {
   editDeadLetter,
@@ -53,8 +53,8 @@ export {
 export { examine, type Examination, type ExamineOptions } from "./doctor/examine.ts";
 export type { Diagnosis, Severity } from "./doctor/diagnosis.ts";
 export { explainMessage, type Explanation } from "./explain/explain-message.ts";
-export { stepFailureText } from "./sagas/step-failure-text.ts";
-export { listIncidents, type Incident, type IncidentFilter } from "./sagas/incidents.ts";
+export { stepFailureText } from "./sagas/list-sagas.ts";
+export { listIncidents, type Incident, type IncidentFilter } from "./sagas/list-sagas.ts";
 export { createSagaAdmin, type SagaAdmin } from "./sagas/saga-admin.ts";
 export {
   cancelSaga,
@@ -65,12 +65,12 @@ export {
   type ActionResult,
   type StepAction,
 } from "./sagas/saga-actions.ts";
-export { readSagaHistory, type HistoryLine, type HistoryOptions } from "./sagas/saga-history.ts";
+export { readSagaHistory, type HistoryLine, type HistoryOptions } from "./sagas/show-saga.ts";
 export { listSagas, type SagaFilter } from "./sagas/list-sagas.ts";
 export { showSaga, type SagaDetail, type StepDetail } from "./sagas/show-saga.ts";
-export type { SagaSummary } from "./sagas/saga-summary.ts";
-export { signalSaga, type SagaTarget, type SignalOptions } from "./sagas/signal-saga.ts";
-export { findStuckSagas, type StuckOptions, type StuckReason, type StuckSaga } from "./sagas/stuck-sagas.ts";
+export type { SagaSummary } from "./sagas/list-sagas.ts";
+export { signalSaga, type SagaTarget, type SignalOptions } from "./sagas/saga-actions.ts";
+export { findStuckSagas, type StuckOptions, type StuckReason, type StuckSaga } from "./sagas/list-sagas.ts";
 export { tune, tuneConnections, type TuneOptions, type TuneReport } from "./tune/tune.ts";
 export type { Handling, Measurement, Proposal } from "./tune/propose.ts";
 export { assertRights } from "./roles/assert-rights.ts";
@@ -78,20 +78,20 @@ export { type Extent, type Extra } from "./roles/grant.ts";
 export { roleNames, roles, type RoleName } from "./roles/roles.ts";
 export { rolesSql } from "./roles/roles-sql.ts";
 export { readOverview, type Overview } from "./overview/overview.ts";
-export { ageText } from "./overview/age-text.ts";
+export { ageText } from "./overview/unread-lanes.ts";
 export { countText } from "./overview/judge-overview.ts";
-export { archiveOutbox, planArchive, type ArchivePlan, type ArchiveResult } from "./outbox/archive-outbox.ts";
+export { archiveOutbox, planArchive, type ArchivePlan, type ArchiveResult } from "./outbox/outbox-actions.ts";
 export { listOutbox, outboxStates, type OutboxFilter, type WaitingMessage } from "./outbox/list-outbox.ts";
-export { outboxStats, type OutboxStats } from "./outbox/outbox-stats.ts";
-export { retryNow, type RetriedMessage } from "./outbox/retry-now.ts";
-export { planRepublish, republishWindow, type RepublishPlan } from "./outbox/republish-window.ts";
-export { cleanInbox, planInboxCleaning, type InboxPlan } from "./consumers/clean-inbox.ts";
-export { listConsumerNames } from "./consumers/consumer-names.ts";
-export { planRetirement, retireConsumer, type RetirePlan } from "./consumers/retire-consumer.ts";
+export { outboxStats, type OutboxStats } from "./outbox/list-outbox.ts";
+export { retryNow, type RetriedMessage } from "./outbox/outbox-actions.ts";
+export { planRepublish, republishWindow, type RepublishPlan } from "./outbox/outbox-actions.ts";
+export { cleanInbox, planInboxCleaning, type InboxPlan } from "./consumers/consumer-actions.ts";
+export { listConsumerNames } from "./consumers/list-consumers.ts";
+export { planRetirement, retireConsumer, type RetirePlan } from "./consumers/consumer-actions.ts";
 export {
   handledStats,
   listHandled,
   listHandlersFor,
   type HandledMessage,
   type HandledFilter,
-} from "./consumers/handled-messages.ts";
+} from "./consumers/list-consumers.ts";

@@ -11,7 +11,7 @@ export {
   type AuditOptions,
   type AuditSettings,
 } from "./entry.ts";
-export { AuditSealer, type SealResult, type SealerOptions } from "./sealer.ts";
+export { AuditSealer, sealAudit, type SealResult, type SealerOptions } from "./sealer.ts";
 export { maintainMonths, type TidyMonthsOptions } from "./maintain-months.ts";
 export { verifyAudit, type VerifyOptions, type VerifyProgress, type VerifyReport } from "./verify.ts";
 export { AuditWatch, type AuditWatchOptions } from "./watch.ts";

@@ -1,7 +1,7 @@
 import { errorText } from "../errors/index.ts";
 import { type FailedRound, PeriodicService } from "../runtime/index.ts";
 import { type Database, explainPostgresError, type OwnedTransaction, quoteSchema } from "../storage/index.ts";
-import type { Observer } from "../telemetry/index.ts";
+import { silentObserver, type Observer } from "../telemetry/index.ts";
 import {
   type ChainBounds,
   encodeLeaves,
@@ -102,6 +102,11 @@ export class AuditSealer extends PeriodicService {
       retryInMs,
     });
   }
+}
+
+/** Seals all committed audit entries now, without waiting for a worker. */
+export function sealAudit(database: Database, schema: string): Promise<SealResult> {
+  return new AuditSealer({ database, schema, observer: silentObserver, sealEveryMs: 60_000 }).seal();
 }
 
 function newChainEntry(chain: number) {

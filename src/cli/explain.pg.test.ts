@@ -40,7 +40,7 @@ test("explain: a topic that nobody subscribed to is said to have no consumer", a
   const { id } = await publish("o1");
   await until(async () => (await explain(id)).stdout.includes("outbox: sent"));
   expect((await explain(id)).stdout).toMatch(
-    /^consumers: not handled\n {2}nobody has subscribed to topic events\.order\.placed in this database$/m,
+    /^consumers: not handled\n {2}no consumer has subscribed to topic events\.order\.placed in this database$/m,
   );
 });
 

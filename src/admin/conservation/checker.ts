@@ -11,13 +11,13 @@ import { checkTablePage, checkStanding, type CheckedPage, type Cursor, type Chec
 import { tableStatements } from "./statements.ts";
 import { checkWindow, joinWindows, type CheckedWindow, type Window } from "./window.ts";
 
-/** Pages of a window: some 4 MB of messages. */
+/** Pages in a window, about 4 MB of messages. */
 export const WINDOW_PAGES = 512;
 
 const DAY_MS = 86_400_000;
 const MAX_AGE_MS = 3_650 * DAY_MS;
 const STATEMENT_TIMEOUT = "10s";
-/** What is so busy, or so large, that it cannot be looked at now is left for the next round: nothing is said about it. */
+/** Errors of a table that is too busy or too large to check now. It is left for the next round. */
 const BUSY_STATES: readonly string[] = [SQLSTATE.queryCanceled, SQLSTATE.lockNotAvailable];
 
 export interface Retentions {
@@ -25,10 +25,10 @@ export interface Retentions {
   readonly archiveMs: number;
 }
 
-/** What is kept when no worker has said otherwise. */
+/** Retentions that apply until a worker has stored its own. */
 export const defaultRetentions: Retentions = { deadLetterMs: 14 * DAY_MS, archiveMs: 30 * DAY_MS };
 
-/** What can be judged: older messages may have died and been forgotten, or their receipts may be gone. */
+/** The oldest days that can be checked. Dead letters and receipts of older messages may have been deleted. */
 export interface Horizon {
   readonly messages: string;
   readonly rows: string;
@@ -39,7 +39,7 @@ export interface DayPages {
   readonly pages: number;
 }
 
-/** Looks at one window or page at a time, each in a snapshot of its own that ends at once. It writes nothing. */
+/** Checks one window or page at a time, each in its own short snapshot. Read-only. */
 export class Checker {
   readonly #database: Database;
   readonly #schema: string;
@@ -79,14 +79,14 @@ export class Checker {
     return (await this.#database.run<DayPages>(this.#messages.days, [this.#schema, oldest])).rows;
   }
 
-  /** A window with more to explain than one question can ask for is looked at in halves. */
+  /** Checks a window, in halves if it has more suspects than one query can explain. Undefined if the tables are busy. */
   async checkWindow(window: Window): Promise<CheckedWindow | undefined> {
     const checked = await this.#confirmBreaches((tx) => checkWindow(tx, this.#messages, window));
     if (checked === undefined || checked.whole || window.toPage - window.fromPage <= 1) return checked;
     return this.checkInPieces(window, 2);
   }
 
-  /** The same window in smaller pieces, one after the other. Undefined when one of them could not be looked at. */
+  /** Checks a window in `count` pieces. Resolves with undefined if a piece could not be checked. */
   async checkInPieces(
     window: Window,
     count: number,
@@ -118,8 +118,8 @@ export class Checker {
     return this.#confirmBreaches((tx) => checkStanding(tx, this.#tables));
   }
 
-  // A partition that is attached between snapshot and statement hides what was moved into it. Damage stays; so only what a
-  // second snapshot shows as well is damage.
+  // A partition that is attached between snapshot and statement hides the rows moved into it. Real damage is permanent, so
+  // only breaches that a second snapshot repeats are reported.
   async #confirmBreaches<T extends { readonly breaches: readonly Breach[] }>(
     work: (tx: OwnedTransaction) => Promise<T>,
   ): Promise<T | undefined> {

@@ -1,19 +1,18 @@
 import { defineStatement } from "../../storage/index.ts";
 
-/** Receipts whose last number lies further behind a window's are asked for by name. */
+/** Receipts whose last seq is further away from the window are looked up by lane and seq. */
 const REACH = 20_000;
 
-/** How many rows that are not plainly in one state a window hands on. */
+/** Upper bound for the suspects of a window: messages that are not clearly in one state. */
 export const MAX_SUSPECTS = 2_000;
 
 /**
- * A window is a run of pages of one day's partition: pages follow each other as messages were written, so the receipts
- * of a window lie together too, whatever ids the messages have.
+ * SQL about windows of messages. A window is a range of pages of one day's partition. Pages are filled in the order in
+ * which messages are written, so the receipts of a window are close together too. `schema` must be quoted already.
  */
 export function messageStatements(schema: string) {
   return {
-    // Which days there may be messages of, and how many pages the partition of each has. A day without a partition of
-    // its own lies in the default one.
+    // Days that may have messages, and the pages of their partitions. A day without its own partition is in the default one.
     days: defineStatement(
       "sagabox.conservation.days",
       `with parts as materialized (
@@ -34,8 +33,8 @@ export function messageStatements(schema: string) {
         where coalesce(own.pages, spare.pages, 0) > 0
         order by day.day`,
     ),
-    // What becomes of each message of the window, in one snapshot: writing, sending and dying each change all of these
-    // tables in one transaction, so there is no moment in between.
+    // The state of each message in the window, in one snapshot. Writing, sending and dead-lettering each change all these
+    // tables in one transaction, so a snapshot never shows an intermediate state.
     window: defineStatement(
       "sagabox.conservation.window",
       `with page as materialized (
@@ -113,7 +112,7 @@ export function messageStatements(schema: string) {
                               select 1 from page where page.lane = noted.lane and page.seq = noted.seq)
                         order by seq limit ${MAX_SUSPECTS}) as few)::text as strangers`,
     ),
-    // For the few that a window cannot explain: everything that could be known of them, wherever it is.
+    // For messages that the window cannot explain: traces of them in all other tables.
     traces: defineStatement(
       "sagabox.conservation.traces",
       `select asked.id,
@@ -136,7 +135,7 @@ export function messageStatements(schema: string) {
                             where twin.id = asked.id and twin.written_on <> $4::text::date offset 0) as delivered
          from unnest($1::text::text[], $2::text::integer[], $3::text::bigint[]) as asked (id, lane, seq)`,
     ),
-    // Numbers that a receipt names and the pages of the window do not have: they may lie some pages further on …
+    // Messages that a receipt names but that are not in the window: looks for them in nearby pages.
     presentNear: defineStatement(
       "sagabox.conservation.present_near",
       `select message.lane::integer as lane, message.seq::text as seq
@@ -144,8 +143,8 @@ export function messageStatements(schema: string) {
         where message.written_on = $3::text::date and message.ctid >= $4::text::tid and message.ctid < $5::text::tid
           and (message.lane::integer, message.seq) in (select * from unnest($1::text::integer[], $2::text::bigint[]))`,
     ),
-    // … or anywhere: this reads whole days, so it is asked only before something is called lost. Numbers are drawn together
-    // with the day, so one between two others belongs to a day between theirs, give or take midnight.
+    // Looks for such messages in all pages. This reads whole days, so it runs only before a message is reported missing. The
+    // seq is drawn together with the day, so the day of a message is at most one day before that of the window.
     presentAnywhere: defineStatement(
       "sagabox.conservation.present_anywhere",
       `select message.lane::integer as lane, message.seq::text as seq

@@ -1,17 +1,17 @@
 import { defineStatement } from "../../storage/index.ts";
 
-/** No lease of ours is longer: the options allow an hour. */
+/** Longer than any lease: the options allow one hour. */
 const MAX_LEASE = "interval '1 hour 5 minutes'";
-/** A member whose lease is over is removed within a second or two; this long nobody may overlook it. */
+/** Other members remove an expired member within seconds; after this time its row is reported. */
 const OVERLOOKED = "interval '2 minutes'";
 const SAMPLE_ROWS = 200;
-/** How long ago the last look ended. */
+/** Milliseconds since the last pass. */
 const SINCE_MS = "extract(epoch from clock_timestamp() - coalesce(checked_at, clock_timestamp())) * 1000";
 
-/** The rows that move messages, and what they hang on. One page each. `schema` is quoted already. */
+/** SQL that checks the tables other than messages, one page at a time. `schema` must be quoted already. */
 export function tableStatements(schema: string) {
-  // The offsets keep these questions from becoming joins, which would read the whole archive.
-  // Days that may be on their way out are left alone: between detaching and dropping, their messages are out of sight.
+  // `offset 0` keeps these subqueries from becoming joins, which would read the whole archive. Days that are about to be
+  // dropped are left out, because their messages are invisible between detaching and dropping.
   const behind = (table: "outbox" | "queue") => `
               not exists (select 1 from ${schema}.message
                            where message.id = row.message_id and message.written_on = row.written_on offset 0)
@@ -52,8 +52,8 @@ export function tableStatements(schema: string) {
         order by scheduled.id
         limit $2::integer`,
     ),
-    // A replayed command must wait, be handled or have died again: what its consumer ignores leaves no trace, but a command
-    // is never ignored unless somebody chose that, and then there is a handler's word for it in the inbox.
+    // A replayed command must be waiting, handled or dead-lettered again. Only commands are checked, because an ignored event
+    // leaves no trace.
     letters: defineStatement(
       "sagabox.conservation.letters",
       `select letter.id::text as letter, letter.message_id as id, letter.held_lane as lane,
@@ -76,7 +76,7 @@ export function tableStatements(schema: string) {
         order by letter.id
         limit $2::integer`,
     ),
-    // Which rows a page holds changes with every update, so a round sees most and the next one the rest.
+    // Updates move rows between pages, so one round sees most rows and later rounds the rest.
     inbox: defineStatement(
       "sagabox.conservation.inbox",
       `select count(*)::integer as rows,
@@ -95,7 +95,7 @@ export function tableStatements(schema: string) {
       `select (pg_relation_size(($1::text || '.consumer_inbox')::regclass) / current_setting('block_size')::bigint)::integer
                 as pages`,
     ),
-    // Members that are alive remove those that are gone, many times a minute; only where nobody is left do these stay.
+    // Live members remove expired ones many times a minute, so an expired member is reported only if a live one exists.
     leases: defineStatement(
       "sagabox.conservation.leases",
       `with clock as materialized (select clock_timestamp() as now)
@@ -133,7 +133,7 @@ export function tableStatements(schema: string) {
          order by instance.due_at
          limit ${SAMPLE_ROWS})`,
     ),
-    // Cheap rounds, fixed costs: no plan that reads a whole table is worth waiting for, and nobody waits for us.
+    // Bounds the cost of a check: short timeouts, read-only, and no sequential scans.
     limits: defineStatement(
       "sagabox.conservation.limits",
       `select set_config('statement_timeout', $1::text, true), set_config('lock_timeout', '250ms', true),
@@ -149,7 +149,7 @@ export function tableStatements(schema: string) {
       "sagabox.conservation.today",
       `select to_char((clock_timestamp() - $1::double precision * interval '1 ms') at time zone 'utc', 'YYYY-MM-DD') as day`,
     ),
-    // What is kept for longer from now on was not kept so before: what can be proved reaches back a day further each day.
+    // A longer retention applies only to newer rows, so the checkable period grows by one day per day.
     claim: defineStatement(
       "sagabox.conservation.claim",
       `update ${schema}.conservation
@@ -159,7 +159,7 @@ export function tableStatements(schema: string) {
         where claimed_until is null or claimed_until < clock_timestamp() or claimed_by = $1::text
        returning state::text as state, dead_letter_ms, archive_ms`,
     ),
-    // Another service that forgets earlier says so, whoever has the turn.
+    // A process with a shorter retention stores it, also without having the claim.
     shorten: defineStatement(
       "sagabox.conservation.shorten",
       `update ${schema}.conservation

@@ -4,10 +4,10 @@ import type { tableStatements } from "./statements.ts";
 
 type Sql = ReturnType<typeof tableStatements>;
 
-/** Where a walk over a table stands: what its next page begins behind. Null at the end. */
+/** The row after which the next page of a table starts; null at the start and at the end. */
 export type Cursor = readonly [string, string] | null;
 
-/** Dead letters of consumers. Their messages were sent, and count as that. */
+/** Dead letters of consumers. Their messages count as sent. */
 export interface ConsumerDeadLetters {
   readonly open: number;
   readonly discarded: number;
@@ -15,7 +15,7 @@ export interface ConsumerDeadLetters {
 
 export interface CheckedPage {
   readonly rows: number;
-  /** Where it is a page of dead letters. */
+  /** Only for a page of dead letters. */
   readonly consumerLetters?: ConsumerDeadLetters;
   readonly breaches: readonly Breach[];
   readonly next: Cursor;
@@ -34,7 +34,7 @@ interface TableRow {
   readonly [flag: string]: unknown;
 }
 
-/** What each true column of a row means. */
+/** The kind of damage that each boolean column reports. */
 const flags: Readonly<Record<string, FindingKind>> = {
   orphan: "row_without_message",
   stranger: "row_of_another",
@@ -56,13 +56,13 @@ const INBOX_PAGES = 512;
 
 export interface PageRequest {
   readonly after: Cursor;
-  /** Rows of older days are left alone. */
+  /** Rows of older days are not checked. */
   readonly oldest: string;
   /** Quoted. */
   readonly schema: string;
 }
 
-/** One page of one table, and where the next one begins. */
+/** Checks one page of a table. */
 export function checkTablePage(
   tx: Queryable,
   sql: Sql,
@@ -127,7 +127,7 @@ async function checkInbox(tx: Queryable, sql: Sql, { after, schema }: PageReques
   };
 }
 
-/** Leases that are older or longer than their term, and sagas whose incident does not fit. */
+/** Checks leases (expired or too long) and sagas (failed without incident, or incident without failed saga). */
 export async function checkStanding(tx: Queryable, sql: Sql): Promise<CheckedPage> {
   const found: Breach[] = [];
   for (const statement of [sql.leases, sql.sagas]) {

@@ -4,23 +4,23 @@ import type { Observer } from "../../telemetry/index.ts";
 import { Checker, type DayPages, type Horizon, type Retentions, WINDOW_PAGES } from "./checker.ts";
 import { type Breach, type ConservationFinding, toFindings } from "./findings.ts";
 import { type CheckedTable, checkedTables, type Cursor } from "./tables.ts";
-import { type ConservationVerdict, decideVerdict } from "./tally.ts";
+import { type ConservationVerdict, decideVerdict } from "./verify.ts";
 
 export interface ConservationWatchOptions {
   readonly database: Database;
   readonly schema: string;
-  /** Names this process while it has the turn. */
+  /** Name of this process, stored with its claim. */
   readonly worker: string;
   readonly observer: Observer;
   readonly everyMs: number;
   readonly retentions: Retentions;
 }
 
-/** Whoever has the turn and falls silent loses it after this many looks. */
+/** A process loses its claim after this many passes without a renewal. */
 const LEASE_PASSES = 3;
 const MIN_LEASE_MS = 60_000;
 
-/** Checks all the time, a bounded piece at a time. Of any number of processes one has the turn. */
+/** Checks conservation continuously, a bounded part per pass. One process at a time has the claim. */
 export class ConservationWatch extends PeriodicService {
   readonly #options: ConservationWatchOptions;
   readonly #checker: Checker;
@@ -38,7 +38,7 @@ export class ConservationWatch extends PeriodicService {
     await database.run(this.#checker.sql.release, [worker]).catch(() => undefined);
   }
 
-  /** One look, if it is this process's turn. Resolves with what is wrong as far as is known. */
+  /** Runs one pass if this process gets the claim. Resolves with the known damage in any case. */
   async runPass(signal?: AbortSignal): Promise<readonly ConservationFinding[]> {
     const { database, worker, everyMs, retentions } = this.#options;
     const { claim, kept, save, shorten } = this.#checker.sql;
@@ -78,7 +78,7 @@ export class ConservationWatch extends PeriodicService {
     const durationMs = systemClock.monotonicMs() - startedMs;
     observer.emit("conservation.checked", { outcome, messages, breaches, skipped, durationMs });
     if (outcome === "elsewhere") return findings;
-    // The same damage is told once, not once a minute.
+    // Emits each breach once, not with every pass.
     const all = collectBreaches(state);
     const fresh = all.filter((breach) => !this.#reported.has(identifyBreach(breach)));
     for (const { kind, lane, count, ids } of toFindings(fresh)) {
@@ -125,38 +125,38 @@ interface WindowPosition {
   readonly afterDay: string | null;
 }
 
-/** What one look leaves behind for the next, in whichever process that is. */
+/** State that a pass stores for the next pass, in any process. */
 interface PassState {
-  /** Where the newest messages begin that were not looked at yet. */
+  /** Start of the newest messages that are not checked yet. */
   readonly front?: WindowPosition;
-  /** Where the round over the past stands. */
+  /** Position of the round over older messages. */
   readonly back?: WindowPosition;
   readonly places?: Readonly<Partial<Record<CheckedTable, Cursor>>>;
-  /** Windows that were too busy to be looked at. Their turn comes again every time, until they were seen. */
+  /** Windows that were too busy. They are retried with every pass until they are checked. */
   readonly missed?: readonly WindowPosition[];
-  /** What is wrong, by the place where it was seen; these are looked at again every time. */
+  /** Known damage by window or page. These are checked again with every pass. */
   readonly wrong?: Readonly<Record<string, readonly Breach[]>>;
 }
 
 interface PassResult {
   readonly state: PassState;
   readonly messages: number;
-  /** What was too busy to be looked at this time. */
+  /** Number of parts that were too busy in this pass. */
   readonly skipped: number;
   readonly verdict: ConservationVerdict;
 }
 
-/** Windows of new messages, and of the past, that one look takes at most. */
+/** Upper bounds per pass for windows of new messages and of older messages. */
 const MAX_FRONT_WINDOWS = 20;
 const MAX_BACK_WINDOWS = 10;
-/** How many places with damage are looked at again, and remembered. */
+/** Upper bound for damaged windows and pages that are remembered and checked again. */
 const MAX_WRONG = 50;
-/** How many windows are remembered that could not be looked at. The round over the past comes to the others. */
+/** Upper bound for remembered busy windows. The round over older messages covers the others. */
 const MAX_MISSED = 50;
-/** How many of them one look tries: each may take as long as a statement may. */
+/** Busy windows that one pass retries. Each may take as long as the statement timeout. */
 const MAX_MISSED_RETRIES = 5;
 
-/** One look: the newest messages, some of the past, a page of each table, and whatever was wrong before. */
+/** Runs one pass: the newest messages, some older ones, a page of each table, and all known damage. */
 async function checkPass(
   checker: Checker,
   horizon: Horizon,
@@ -210,7 +210,7 @@ class Pass {
     return this.#signal?.aborted === true;
   }
 
-  // A window that was not full yet is looked at again: messages came, and those it had have moved on.
+  // The newest window is checked again, because it may have got new messages.
   #findFront(days: readonly DayPages[]): WindowPosition | undefined {
     const newest = days.at(-1);
     if (newest === undefined) return undefined;
@@ -281,7 +281,7 @@ class Pass {
       (spot) => !this.#seen.has(windowName(spot)) && days.some(({ day }) => day === spot.day),
     );
     for (const [turn, spot] of missed.entries()) {
-      // Those that have to wait come first the next time.
+      // Windows that have to wait come first in the next pass.
       if (turn >= MAX_MISSED_RETRIES || this.#isStopped) this.#missed.unshift(spot);
       else await this.#checkWindow(spot);
     }
@@ -301,7 +301,7 @@ function windowName({ day, page }: Pick<WindowPosition, "day" | "page">): string
   return `message ${day} ${page}`;
 }
 
-// What a window lacked in front of its first message is only seen from there.
+// Returns the seq before the first missing message, so that the repeated check covers it again.
 function findLowestSeq(breaches: readonly Breach[]): string | null {
   const seqs = breaches.flatMap(({ kind, id }) =>
     kind === "message_unarchived" ? [BigInt(id.split("/")[1] ?? "1")] : [],
@@ -318,7 +318,7 @@ function findFirstWindow([first]: readonly DayPages[]): WindowPosition | undefin
   return first === undefined ? undefined : { day: first.day, page: 0, after: null, afterDay: null };
 }
 
-/** Pure. The window behind this one: on the same day, or the first of the next day that has any. */
+/** Returns the next window, on the same or the next day with messages; undefined at the end. Pure. */
 function findNextWindow(
   days: readonly DayPages[],
   { day, page }: WindowPosition,

@@ -2,14 +2,14 @@ import { type Queryable, toArrayLiteral } from "../../storage/index.ts";
 import type { Breach } from "./findings.ts";
 import type { messageStatements } from "./message-statements.ts";
 
-/** A run of pages of one day. */
+/** A range of pages of one day. */
 export interface Window {
   readonly day: string;
   readonly fromPage: number;
   readonly toPage: number;
-  /** The highest number of the window before it, so that what lay between the two is missed as well. */
+  /** The highest seq of the previous window, so that messages missing between the two are found as well. */
   readonly after: string | null;
-  /** The day of that window. */
+  /** Day of the previous window. */
   readonly afterDay: string | null;
 }
 
@@ -20,7 +20,7 @@ export interface LaneAccount {
   readonly waiting: number;
   readonly dead: number;
   readonly discarded: number;
-  /** Nothing can be said any more: what would prove it is gone with its day. */
+  /** Messages that can no longer be judged, because the evidence was dropped with its day. */
   readonly unjudged: number;
   readonly lost: number;
 }
@@ -40,7 +40,7 @@ export interface CheckedWindow {
   readonly high: string | null;
   readonly lanes: readonly LaneAccount[];
   readonly breaches: readonly Breach[];
-  /** Some rows were too many to be looked at. */
+  /** False if the window had too many suspects to judge all of them. */
   readonly whole: boolean;
 }
 
@@ -60,10 +60,10 @@ interface RowKey {
 
 type Sql = ReturnType<typeof messageStatements>;
 
-/** How many pages around a window are looked through for a message that its receipts name. */
+/** Pages before and after a window that are searched for a message that its receipts name. */
 const PAGES_AROUND = 2_048;
 
-/** Counts one window and explains what is not plain, all in the snapshot of the caller's transaction. */
+/** Counts the messages of a window and judges its suspects, in the snapshot of the caller's transaction. */
 export async function checkWindow(tx: Queryable, sql: Sql, window: Window): Promise<CheckedWindow> {
   const { day, fromPage, toPage, after } = window;
   const { rows } = await tx.run<WindowRow>(sql.window, [day, tid(fromPage), tid(toPage), after]);
@@ -140,7 +140,7 @@ function addJudged(
   return [...byLane.values()];
 }
 
-/** Pure. */
+/** Adds two accounts. Pure. */
 export function addAccounts(
   a: Omit<LaneAccount, "lane">,
   b: Omit<LaneAccount, "lane">,
@@ -156,7 +156,7 @@ export function addAccounts(
   };
 }
 
-/** Pure. Two windows, of which the second follows the first, as one. */
+/** Joins the results of two consecutive windows. Pure. */
 export function joinWindows(first: CheckedWindow, second: CheckedWindow): CheckedWindow {
   const byLane = new Map(first.lanes.map((account) => [account.lane, account]));
   for (const account of second.lanes) {
@@ -176,19 +176,19 @@ function tid(page: number): string {
   return `(${page},0)`;
 }
 
-/** A message whose account is not plain: what its window shows of it. */
+/** A message that is not clearly in one state, with the facts from its window. */
 export interface Suspect {
   readonly id: string;
   readonly lane: number;
   readonly seq: string;
-  /** Copied here from a day that was dropped; where it was sent, its receipt went with that day. */
+  /** True for a copy from a dropped day, whose receipt may have been dropped with that day. */
   readonly carried: boolean;
-  /** How many receipts name its row. */
+  /** Number of receipts for its row. */
   readonly times: number;
   readonly sentAt: string | null;
-  /** Its own row in the outbox: waiting, or holding the place of a dead letter. */
+  /** Its outbox row: waiting, or blocking the key for a dead letter. */
   readonly row: "waiting" | "held" | null;
-  /** Its dead letters from the outbox: all, the open ones, the replayed ones. */
+  /** Number of its dead letters from the outbox: all, open and replayed. */
   readonly letters: number;
   readonly open: number;
   readonly openSince: string | null;
@@ -196,17 +196,17 @@ export interface Suspect {
   readonly replayedAt: string | null;
 }
 
-/** What was found of it everywhere else. */
+/** Facts about a suspect from outside its window. */
 export interface Trace {
   readonly id: string;
-  /** A receipt far from its window names it. */
+  /** A receipt far from its window has its seq. */
   readonly sent: boolean;
-  /** A row of a replay or of a republish waits. */
+  /** An outbox row of a replay or republish waits. */
   readonly waits_again: boolean;
   readonly sent_again: boolean;
-  /** Receipts of an older version may have named it without saying so. */
+  /** Receipts of an older version may cover it without listing it. */
   readonly untold: boolean;
-  /** Somebody received it, so it was sent; or it is a copy beside the original. */
+  /** A consumer received it, so it was sent; or the archive has another copy of it. */
   readonly delivered: boolean;
 }
 
@@ -217,12 +217,12 @@ interface Judgement {
   readonly breaches: readonly Breach[];
 }
 
-/** Pure. Whether a suspect needs a look beyond its window. */
+/** Returns true if a suspect cannot be judged by its window alone. Pure. */
 export function needsTrace(suspect: Suspect): boolean {
   return suspect.times === 0 && suspect.row === null && suspect.open === 0 && !isDiscarded(suspect);
 }
 
-/** Pure. Which account a message belongs to, and what is wrong with it. */
+/** Decides the state of a suspect, and its damage. Pure. */
 export function judge(suspect: Suspect, trace?: Trace): Judgement {
   const { times, row, open } = suspect;
   const breach = (kind: Breach["kind"]): Breach => ({ kind, lane: suspect.lane, id: suspect.id });
@@ -251,7 +251,7 @@ function judgeUnexplained(
   return { account: "lost", breaches: [breach(replayed > 0 ? "replay_lost" : "message_lost")] };
 }
 
-// A letter that came after the receipt is that of a copy sent again, which may well die.
+// A dead letter newer than the receipt belongs to a copy that was sent again, which may fail without being damage.
 function isDeadBeforeSent({ openSince, sentAt }: Suspect): boolean {
   return openSince !== null && sentAt !== null && Date.parse(openSince) < Date.parse(sentAt);
 }

@@ -6,10 +6,10 @@ const utc = (column: string): string =>
 const columns = `handled.consumer_name as consumer, event_id, source_topic, event_type, ${utc("consumed_at")} as consumed_at,
               processing_duration_ms, effect, effect_of, undone_by`;
 
-/** SQL about what consumers have handled; rights of a viewer suffice, but for `reach`. `schema` is quoted already. */
+/** SQL about consumers. All but `reach` need only the viewer role. `schema` must be quoted already. */
 export function consumerStatements(schema: string) {
   return {
-    // The time is found by its block range, so it costs what the window holds and not what the table does.
+    // The time has a block-range index, so the cost depends on the size of the time window, not of the table.
     list: defineStatement(
       "sagabox.inbox_admin.list",
       `select ${columns}
@@ -20,7 +20,7 @@ export function consumerStatements(schema: string) {
         order by handled.consumed_at desc, consumer_name, event_id
         limit $1::integer`,
     ),
-    // The names of the consumers are walked along the primary key, and each is asked for the one message.
+    // Skips through the primary key from consumer to consumer, and looks up the message for each.
     show: defineStatement(
       "sagabox.inbox_admin.show",
       `with recursive name as (
@@ -35,7 +35,7 @@ export function consumerStatements(schema: string) {
         where handled.event_id = $1::text
         order by handled.consumed_at, handled.consumer_name`,
     ),
-    // How far back something can still be sent again: the archive, and dead letters that nobody has decided about.
+    // Age of the oldest message that can be redelivered: in the archive, or as an open dead letter.
     reach: defineStatement(
       "sagabox.inbox_admin.reach",
       `select coalesce(extract(epoch from clock_timestamp() - least(
@@ -47,7 +47,7 @@ export function consumerStatements(schema: string) {
                 select min(failed_at) from ${schema}.dead_letter where closed_at is null)) * 1000, 0)::double precision
                 as dead_letter_ms`,
     ),
-    // Everything there is of a consumer that could be retired.
+    // Subscriptions, waiting messages and running workers of a consumer.
     standing: defineStatement(
       "sagabox.inbox_admin.standing",
       `select known.id,
@@ -59,7 +59,7 @@ export function consumerStatements(schema: string) {
          from ${schema}.consumer_group as known
         where known.name = $1::text`,
     ),
-    // Who subscribes here, and who has handled something: those of a broker are known by that alone.
+    // Consumers with a group here, and consumers with inbox rows, which may receive from a broker.
     names: defineStatement(
       "sagabox.inbox_admin.names",
       `with recursive handler as (

@@ -106,13 +106,13 @@ test.each<[string, readonly Diagnosis[], readonly string[], RegExp]>([
     "sessions it is not shown",
     judgeSessions([session], { hidden: 2, user_name: 'o"p' }),
     ["advice"],
-    /could not be looked at: 2 session.*grant pg_read_all_stats to \\*"o\\*"\\*"p/,
+    /could not be checked: .*2 session.*grant pg_read_all_stats to \\*"o\\*"\\*"p/,
   ],
   [
     "sessions it is not shown beside one that is long",
     judgeSessions([{ ...session, age_ms: 400_000 }], { hidden: 1, user_name: "op" }),
     ["advice", "advice"],
-    /7 min.*could not be looked at/,
+    /7 min.*could not be checked/,
   ],
   [
     "one that sits idle",
@@ -237,7 +237,7 @@ test("G13: drift is told part by part, with the statement that mends an index", 
     ["problem", "index outbox_stream is missing"],
     ["problem", "index m is missing"],
     ["problem", "column outbox.lane is not what the migrations make: bigint"],
-    ["advice", "1 thing(s) that no migration made: index mine"],
+    ["advice", "1 object(s) that no migration created: index mine"],
   ]);
   expect(found[1]?.fix).toBe("CREATE INDEX CONCURRENTLY outbox_stream ON box.outbox (lane);");
   expect(found[2]?.fix).toBe("CREATE INDEX m ON box.message (lane);");

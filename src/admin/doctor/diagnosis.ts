@@ -1,14 +1,14 @@
-/** `problem`: it is wrong or about to go wrong. `advice`: it works, and could be better. `fine`: it was looked at. */
+/** `problem`: broken, or soon to be. `advice`: works, but could be better. `fine`: checked, no finding. */
 export type Severity = "problem" | "advice" | "fine";
 
 export interface Diagnosis {
-  /** What was looked at, in one or two words. */
+  /** Name of the check, in one or two words. */
   readonly check: string;
   readonly severity: Severity;
   readonly seen: string;
-  /** Why it matters. Null where all is well. */
+  /** Why it matters; null for `fine`. */
   readonly why: string | null;
-  /** The command or SQL that mends it. Null where all is well. */
+  /** The command or SQL that fixes it; null for `fine`. */
   readonly fix: string | null;
 }
 
@@ -24,7 +24,7 @@ export function fine(check: string, seen: string): Diagnosis {
   return { check, severity: "fine", seen, why: null, fix: null };
 }
 
-/** A time for people: the largest unit that fits. */
+/** Formats a duration in the largest unit that fits. */
 export function durationText(ms: number): string {
   const units: readonly (readonly [number, string])[] = [
     [86_400_000, "d"],

@@ -13,8 +13,8 @@ import {
 import { findUnreadLanes } from "../overview/unread-lanes.ts";
 import { assertRights } from "../roles/assert-rights.ts";
 import { roleNames } from "../roles/roles.ts";
+import { findStuckSagas } from "../sagas/list-sagas.ts";
 import { createSagaAdmin } from "../sagas/saga-admin.ts";
-import { findStuckSagas } from "../sagas/stuck-sagas.ts";
 import { advice, type Diagnosis, fine, problem } from "./diagnosis.ts";
 import { manifest } from "./manifest.generated.ts";
 import {
@@ -70,26 +70,26 @@ export interface Examination {
 }
 
 export interface ExamineOptions {
-  /** With these, what only matters in production is looked at too; what the process itself cannot know is told here. */
+  /** Enables the production checks, with the facts that the database does not have. */
   readonly production?: Omit<ProductionFacts, "subjects" | "archiveMs" | "deadLetterMs">;
-  /** How many connections each worker may open. Default 30. */
+  /** Connections that each worker may open. Default 30. */
   readonly poolSize?: number;
-  /** From when on a transaction is long. Default 5 minutes. */
+  /** Age in milliseconds from which a transaction counts as long. Default 300,000 (5 minutes). */
   readonly longMs?: number;
-  /** How long a hint may take. Default 3 seconds. */
+  /** Timeout in milliseconds for the test notification. Default 3,000. */
   readonly patienceMs?: number;
 }
 
 type Check = readonly [name: string, look: () => Promise<readonly Diagnosis[]>];
 
-/** Looks at everything that can be seen through one connection, and changes nothing. */
+/** Checks the server, the schema and the workers through one connection. Read-only. */
 export async function examine(
   database: Database,
   schema: string,
   options: ExamineOptions = {},
 ): Promise<Examination> {
   const sessions = judgeSharing(await hasOwnSessions(database));
-  if (sessions.severity === "problem") return toExamination([sessions]); // nothing else can be asked through it
+  if (sessions.severity === "problem") return toExamination([sessions]); // other checks would fail on a shared session
   const { applied, pending } = await readMigrationStatus(database, schema);
   const migrations = judgeMigrations(
     applied.length,
@@ -179,12 +179,12 @@ async function runCheck([name, look]: Check): Promise<readonly Diagnosis[]> {
     ) {
       throw error;
     }
-    const seen = `could not be looked at: ${(error as Error).message}`;
+    const seen = `could not be checked: ${(error as Error).message}`;
     return [
       advice(
         name,
         seen,
-        "This user may not see it.",
+        "This user lacks the rights for this check.",
         "Run the doctor as a member of sagabox_operator, or the owner.",
       ),
     ];
@@ -204,7 +204,7 @@ async function findRoles(database: Database, schema: string): Promise<readonly s
   return held;
 }
 
-// The answer was made somewhere between asking and hearing; of three tries the quickest says most.
+// The server reads its clock between request and response, so the quickest of three tries is the most precise.
 async function checkClock(ask: () => Promise<{ now_ms: number }>): Promise<readonly Diagnosis[]> {
   let [best, slack] = [0, Infinity];
   for (let attempt = 0; attempt < 3; attempt++) {
@@ -220,8 +220,8 @@ async function checkClock(ask: () => Promise<{ now_ms: number }>): Promise<reado
 const TIMEOUT_MS = 3_000;
 
 /**
- * Sends a hint on the channel the workers listen on, and waits for it on another connection. A worker that hears it takes
- * one more look at its lanes, nothing else.
+ * Sends a test notification on the workers' channel and waits for it on another connection. It only makes the workers poll
+ * once.
  */
 async function tryWakeUp(
   database: Database,
@@ -254,19 +254,19 @@ async function tryWakeUp(
 }
 
 export interface ProductionFacts {
-  /** Answers of the health server of this machine: null when there was none. */
+  /** Response of the health endpoint on this machine; null if none is configured. */
   readonly health: { readonly url: string; readonly status: number | null } | null;
   readonly keyRing: boolean;
-  /** Persons whose data are sealed. */
+  /** True if personal data of any subject are encrypted here. */
   readonly subjects: boolean;
-  /** Files with secrets that the environment names, and the variables of those that every user of the machine can read. */
+  /** Number of secret files that the environment names, and the variables of files that all users can read. */
   readonly secrets: { readonly files: number; readonly open: readonly string[] };
   readonly archiveMs: number | null;
   readonly deadLetterMs: number | null;
   readonly debugLog: boolean;
 }
 
-/** What only matters where real messages run. */
+/** Runs the checks that matter only in production. Pure. */
 export function judgeProduction(server: ServerFacts, facts: ProductionFacts): readonly Diagnosis[] {
   return [
     checkTls(server),
@@ -351,27 +351,27 @@ function checkHealth({ health: found }: ProductionFacts): readonly Diagnosis[] {
   return [
     advice(
       "health",
-      found.status === null ? `nobody answers at ${found.url}` : `${found.url} answers ${found.status}`,
-      "Without it nobody restarts a process that hangs, and no metrics are read.",
+      found.status === null ? `no response from ${found.url}` : `${found.url} answers ${found.status}`,
+      "Without it, a hanging process is not restarted, and no metrics are collected.",
       "Start the worker with --port, and let the orchestrator ask /health/live and /health/ready.",
     ),
   ];
 }
 
 function checkKeys({ keyRing, subjects }: ProductionFacts): readonly Diagnosis[] {
-  if (!subjects) return [fine("keys", "no personal data are sealed here")];
-  if (keyRing) return [fine("keys", "personal data are sealed, and there is a key ring")];
+  if (!subjects) return [fine("keys", "no personal data are encrypted here")];
+  if (keyRing) return [fine("keys", "personal data are encrypted, and a key ring is set")];
   return [
     problem(
       "keys",
-      "personal data are sealed, and no key ring is set here",
-      "A process without it can neither send nor handle messages about persons.",
+      "personal data are encrypted, and no key ring is set here",
+      "A process without it can neither send nor handle messages with personal data.",
       "Set SAGABOX_KEY_RING_FILE to a file that only this user may read.",
     ),
   ];
 }
 
-// Only advice: in a container nobody else may be there, and some platforms mount secrets so.
+// Only advice: a container may have no other users, and some platforms mount secrets with open permissions.
 function checkSecrets({ secrets: { files, open } }: ProductionFacts): readonly Diagnosis[] {
   if (files === 0) return [fine("secrets", "none is read from a file here")];
   if (open.length === 0) return [fine("secrets", `${files} file(s) with secrets, closed to other users`)];
@@ -379,7 +379,7 @@ function checkSecrets({ secrets: { files, open } }: ProductionFacts): readonly D
     advice(
       "secrets",
       `every user of this machine can read or change the file of ${open.join(", ")}`,
-      "Whoever gets onto the machine, as anybody, has the password or the keys in it.",
+      "Any user of the machine can get the password or the keys in it.",
       `chmod o= ${open.map((name) => `"$${name}"`).join(" ")}`,
     ),
   ];
@@ -390,7 +390,7 @@ function checkRetention({ archiveMs, deadLetterMs }: ProductionFacts): readonly 
     return [
       advice(
         "retention",
-        "no worker has said yet how long things are kept",
+        "no worker has stored its retention yet",
         "Without upkeep the archive grows until the disk is full.",
         "Run a worker with the part upkeep; set outbox.retention and deadLetterRetention.",
       ),

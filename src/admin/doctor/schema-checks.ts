@@ -1,19 +1,19 @@
-import { advice, bytesText, fine, problem, type Diagnosis } from "./diagnosis.ts";
-import { remedies } from "./remedy-statements.ts";
+import { advice, bytesText, type Diagnosis, fine, problem } from "./diagnosis.ts";
+import { remedies } from "./statements.ts";
 
-/** A part of the schema: what it is, its name, and what it looks like. */
+/** An object of the schema with a text that describes its definition. */
 export interface SchemaPart {
   readonly kind: "table" | "column" | "index" | "constraint" | "function" | "trigger" | "view" | "sequence";
   readonly name: string;
   readonly shape: string;
-  /** Of an index that was not built to its end. */
+  /** True for an index whose build failed. */
   readonly invalid?: boolean;
 }
 
 const WHY_DRIFT = "Statements fail, get slow, or write what should have been refused.";
 const MAX_FINDINGS = 20;
 
-/** Pure. The live schema against what the migrations make. */
+/** Compares the live schema with the one that the migrations create. Pure. */
 export function judgeDrift(
   live: readonly SchemaPart[],
   wanted: readonly SchemaPart[],
@@ -34,7 +34,7 @@ export function judgeDrift(
       problem(
         "schema",
         `index ${name} is invalid`,
-        "It is kept up to date and used by nobody: all cost, no gain.",
+        "It is updated with every write, but no query uses it.",
         `reindex index concurrently ${schema}.${name};`,
       ),
     ),
@@ -58,19 +58,19 @@ export function judgeDrift(
       : [
           advice(
             "schema",
-            `${extra.length} thing(s) that no migration made: ${extra
+            `${extra.length} object(s) that no migration created: ${extra
               .slice(0, 5)
               .map(({ kind, name }) => `${kind} ${name}`)
               .join(", ")}`,
-            "A later migration may want the name, and an index of your own makes every write dearer.",
-            "Keep what is yours in a schema of your own.",
+            "A later migration may use the name, and an additional index slows down every write.",
+            "Keep your own objects in another schema.",
           ),
         ]),
   ];
   return found.length > 0 ? found : [fine("schema", `${wanted.length} parts are what the migrations make`)];
 }
 
-// An index of a partitioned table cannot be built beside its writers, and belongs to all partitions.
+// An index of a partitioned table cannot be built concurrently, and must include all partitions.
 function remedy({ kind, name, shape }: SchemaPart, schema: string): string {
   if (kind === "index") {
     const made = shape.includes(" ON ONLY ")
@@ -82,7 +82,7 @@ function remedy({ kind, name, shape }: SchemaPart, schema: string): string {
   return `Make ${kind} ${name} of schema ${schema} again: ${text}.`;
 }
 
-// Of a body only a fingerprint is kept, which tells nobody anything.
+// The shape of a function is only a hash of its body, which is not worth printing.
 const FINGERPRINT = /^[0-9a-f]{32}$/;
 
 function shapeText(shape = ""): string {
@@ -92,7 +92,7 @@ function shapeText(shape = ""): string {
 function restoreText({ kind, name, shape }: SchemaPart, schema: string): string {
   const wanted = FINGERPRINT.test(shape) ? "" : ` It should be: ${shape}.`;
   return (
-    `Somebody changed it by hand, or a migration changed after it was applied.${wanted} Find ${kind} ${name} in ` +
+    `It was changed by hand, or a migration changed after it was applied.${wanted} Find ${kind} ${name} in ` +
     `\`sagabox migrate sql --schema ${schema}\` and make it so again, as the owner.`
   );
 }
@@ -141,7 +141,7 @@ export interface TableFacts {
   readonly vacuumed_at: string | null;
 }
 
-/** So few dead rows are nothing to speak of. */
+/** Fewer dead rows than this are not reported. */
 const MIN_DEAD_ROWS = 20_000;
 
 export function judgeTables(tables: readonly TableFacts[]): readonly Diagnosis[] {
@@ -205,7 +205,7 @@ export function judgePartitions({ missing, strays }: PartitionFacts): readonly D
           problem(
             "partitions",
             `missing for the coming days: ${missing.join(", ")}`,
-            "Nobody does the upkeep. Rows go to the default partition, and old days are never dropped.",
+            "No upkeep runs. Rows go to the default partition, and old days are never dropped.",
             "Run a worker with the part upkeep as the owner of the tables, or once: sagabox migrate up",
           ),
         ]),
@@ -214,8 +214,8 @@ export function judgePartitions({ missing, strays }: PartitionFacts): readonly D
       : [
           advice(
             "partitions",
-            `rows lie in ${strays.join(", ")}`,
-            "They came on a day nobody had prepared; upkeep moves them when the day is over.",
+            `rows are stored in ${strays.join(", ")}`,
+            "Their day had no partition; upkeep moves them when the day is over.",
             "Run a worker with the part upkeep as the owner of the tables.",
           ),
         ]),

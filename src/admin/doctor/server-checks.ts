@@ -1,5 +1,5 @@
-import { advice, bytesText, fine, problem, durationText, type Diagnosis } from "./diagnosis.ts";
-import { remedies } from "./remedy-statements.ts";
+import { advice, bytesText, type Diagnosis, durationText, fine, problem } from "./diagnosis.ts";
+import { remedies } from "./statements.ts";
 
 export interface ServerFacts {
   readonly version_number: number;
@@ -84,7 +84,7 @@ export function judgeSharing(hasOwnSessions: boolean): Diagnosis {
   );
 }
 
-/** What keeps a commit that was answered after a crash of the server. */
+/** Checks the settings that make a confirmed commit survive a crash of the server. */
 export function judgeDurability(facts: ServerFacts): readonly Diagnosis[] {
   const off = (["fsync", "full_page_writes", "synchronous_commit"] as const).filter(
     (name) => facts[name] === "off",
@@ -163,7 +163,7 @@ export function judgeSlots(slots: readonly SlotFacts[]): readonly Diagnosis[] {
         problem(
           "replication slots",
           `Slot ${name} has lost the WAL it needs`,
-          "Whoever reads from it can never go on.",
+          "Its reader cannot continue.",
           `${remedies.dropSlot(name)} -- and set its reader up again`,
         ),
       ];
@@ -187,7 +187,7 @@ export interface SessionFacts {
   readonly prepared: string | null;
 }
 
-/** Sessions of others that this user is not shown. */
+/** Sessions of other users whose state this user may not see. */
 export interface HiddenFacts {
   readonly hidden: number;
   readonly user_name: string;
@@ -196,7 +196,7 @@ export interface HiddenFacts {
 const LONG_MS = 300_000;
 const VERY_LONG_MS = 3_600_000;
 
-/** Transactions that stay open: vacuum cannot remove what they might still see. */
+/** Reports long transactions, which keep vacuum from removing dead rows. */
 export function judgeSessions(
   sessions: readonly SessionFacts[],
   hidden: HiddenFacts,
@@ -212,8 +212,8 @@ function hiddenSessions({ hidden, user_name: user }: HiddenFacts): readonly Diag
   return [
     advice(
       "long transactions",
-      `could not be looked at: ${hidden} session(s) of other users hide from "${user}" when they began`,
-      "Any of them may keep vacuum from its work without being named here.",
+      `could not be checked: "${user}" may not see when ${hidden} session(s) of other users began`,
+      "Any of them may keep vacuum from its work without being reported here.",
       remedies.readStatistics(user),
     ),
   ];
@@ -234,7 +234,7 @@ function longSessions(long: readonly SessionFacts[]): readonly Diagnosis[] {
   });
 }
 
-/** `skewMs`: how far this machine's clock is ahead of the server's. `slackMs`: how sure that is. */
+/** Judges the clock. `skewMs`: this machine's clock minus the server's. `slackMs`: the error of that measurement. */
 export function judgeClock(skewMs: number, slackMs: number): readonly Diagnosis[] {
   const off = Math.abs(skewMs);
   const seen = `this machine is ${Math.round(off)} ms ${skewMs < 0 ? "behind" : "ahead of"} the server (± ${Math.ceil(slackMs)} ms)`;
@@ -246,7 +246,7 @@ export function judgeClock(skewMs: number, slackMs: number): readonly Diagnosis[
 }
 
 export interface WakeUpFacts {
-  /** Null when it never came. */
+  /** Null if the notification did not arrive. */
   readonly afterMs: number | null;
   readonly error: string | null;
   readonly channel: string;

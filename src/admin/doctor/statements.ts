@@ -2,22 +2,22 @@ import { defineStatement } from "../../storage/index.ts";
 
 const HOT =
   "'outbox', 'queue', 'member', 'relay_lane', 'consumer_inbox', 'saga_instance', 'dead_letter', 'scheduled'";
-/** Only these two are made with vacuum settings of their own. */
+/** Only these two tables have their own vacuum settings. */
 const TUNED = "'outbox', 'queue'";
-/** Days, months and default partitions come and go; the parent stands for them. */
+/** Partitions are left out; the parent table represents them. */
 const PARTITION = "'_([0-9]{8}|[0-9]{6}|default)$'";
 
 /**
- * A session of another user, of which only its name shows to who may not read all statistics: state, times and kind are null.
+ * Matches sessions of other users whose state, times and type are null, because the role may not read all statistics.
  * Processes of the server itself have no user.
  */
 const HIDDEN = "(backend_type is null and usesysid is not null)";
 
-/** Without the name of the schema, which is the first parameter. */
+/** Removes the schema name, which is the first parameter, from a text. */
 const unqualifySql = (text: string): string =>
   `replace(${text}, quote_ident(trim(both '"' from $1::text)) || '.', '')`;
 
-/** One question each. `schema` is quoted already; $1 is always it, as text, where it is asked for. */
+/** SQL of the checks. `schema` must be quoted already; `$1`, if used, is the same name. */
 export function doctorStatements(schema: string) {
   return {
     server: defineStatement(
@@ -65,7 +65,7 @@ export function doctorStatements(schema: string) {
         order by age_ms desc
         limit 100`,
     ),
-    // They cannot be judged, so they must not be passed over either.
+    // Hidden sessions cannot be judged, so their number is reported.
     hidden: defineStatement(
       "sagabox.doctor.hidden",
       `select count(*)::integer as hidden, current_user as user_name
@@ -87,7 +87,7 @@ export function doctorStatements(schema: string) {
         where class.relnamespace = $1::text::regnamespace and class.relkind = 'r' and class.relname in (${HOT})
         order by class.relname`,
     ),
-    // The days ahead that upkeep attaches a week before they begin, and the months that it attaches likewise.
+    // Partitions of the next days and the next month, which upkeep should have attached already.
     partitions: defineStatement(
       "sagabox.doctor.partitions",
       `with today as materialized (select (clock_timestamp() at time zone 'utc')::date as day),
@@ -126,7 +126,7 @@ export function doctorStatements(schema: string) {
         order by known.name
         limit 1000`,
     ),
-    // The newest pages of today's archive: what is published lately, whatever that amounts to.
+    // Topics without subscribers, among the messages in the newest 500 pages of today's archive.
     topics: defineStatement(
       "sagabox.doctor.topics",
       `with day as materialized (select (clock_timestamp() at time zone 'utc')::date as today),
@@ -179,7 +179,7 @@ export function doctorStatements(schema: string) {
       "sagabox.doctor.subjects",
       `select exists (select 1 from ${schema}.subject_key where erased_at is null) as subjects`,
     ),
-    // Everything in the schema as name and shape. The name of the schema is taken out, so that shapes can be compared.
+    // All objects of the schema with name and shape. The schema name is removed, so that shapes can be compared.
     parts: defineStatement(
       "sagabox.doctor.parts",
       `with own as materialized (
@@ -227,3 +227,18 @@ export function doctorStatements(schema: string) {
 }
 
 export type DoctorStatements = ReturnType<typeof doctorStatements>;
+
+/** SQL that the doctor proposes to run in psql. The doctor itself runs none of it. */
+export const remedies = {
+  logged: (table: string) => `alter table ${table} set logged;`,
+  vacuumAgain: (table: string) => `alter table ${table} reset (autovacuum_enabled);`,
+  vacuumSettings: (table: string) =>
+    `alter table ${table} set (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);`,
+  commitSafely: (database: string, user: string) =>
+    `alter database "${database}" set synchronous_commit = on; -- or: alter role "${user}" reset synchronous_commit;`,
+  dropSlot: (slot: string) => `select pg_drop_replication_slot('${slot}');`,
+  endSession: (pid: number) =>
+    `select pg_terminate_backend(${pid}); -- and set idle_in_transaction_session_timeout for that user`,
+  readStatistics: (user: string) =>
+    `grant pg_read_all_stats to "${user.replaceAll('"', '""')}"; -- as a superuser, or run the doctor as one who has it`,
+} as const;

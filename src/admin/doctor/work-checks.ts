@@ -39,8 +39,8 @@ export function judgeLanes(unread: readonly UnreadLane[]): readonly Diagnosis[] 
   return describeUnreadLanes(unread).map(({ seen, worker }) =>
     problem(
       "lanes",
-      `${seen}: owned, yet nobody reads it`,
-      "Later messages of the same topic have gone past it. Nobody else may read the lane while its owner lives.",
+      `${seen}: owned, but not read`,
+      "Later messages of the same topic have overtaken it. Other workers cannot read the lane while its owner is alive.",
       `Restart worker ${worker}; the others take its lanes over.`,
     ),
   );
@@ -53,7 +53,7 @@ export interface ConsumerFacts {
   readonly topics: number;
 }
 
-/** As a shell takes it, where it would take it apart. */
+/** Quotes a name for a shell if necessary. */
 function quoteForShell(name: string): string {
   return /^[\w.:-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`;
 }
@@ -73,9 +73,9 @@ export function judgeConsumers(consumers: readonly ConsumerFacts[]): readonly Di
 
 export interface TopicFacts {
   readonly subscriptions: number;
-  /** Topics without a subscription to which something other than events was sent lately. */
+  /** Topics without a subscription that recently got messages other than events. */
   readonly topics: readonly string[];
-  /** Those to which only events were sent. */
+  /** Topics without a subscription that recently got events only. */
   readonly events: readonly string[];
 }
 
@@ -87,8 +87,8 @@ export function judgeTopics({ subscriptions, topics, events }: TopicFacts): read
     return [
       advice(
         "topics",
-        `nobody has subscribed to ${listSome(topics)}`,
-        "Somebody should do what these messages ask for, and nobody gets them.",
+        `no consumer has subscribed to ${listSome(topics)}`,
+        "These messages are requests, and no consumer receives them.",
         "Compare with the names your consumers use: sagabox topology --app <your module>",
       ),
     ];
@@ -98,7 +98,7 @@ export function judgeTopics({ subscriptions, topics, events }: TopicFacts): read
       "topics",
       events.length === 0
         ? "everything published lately has a consumer"
-        : `everything published lately has a consumer, but for events that nobody wants: ${listSome(events)}`,
+        : `everything published lately has a consumer, except events without a subscriber: ${listSome(events)}`,
     ),
   ];
 }
@@ -148,7 +148,12 @@ export function judgeSagas(stuck: readonly SagaFacts[]): readonly Diagnosis[] {
     const same = stuck.filter((one) => one.reason === reason);
     const seen = `${same.length >= 100 ? "100 or more" : same.length} ${reason}, such as ${same[0]?.id ?? "?"}: ${same[0]?.why ?? ""}`;
     const fix = "sagabox saga stuck";
-    return (reason === "slow" ? advice : problem)("sagas", seen, "They do not get on by themselves.", fix);
+    return (reason === "slow" ? advice : problem)(
+      "sagas",
+      seen,
+      "They do not continue without an operator.",
+      fix,
+    );
   });
 }
 
@@ -163,7 +168,7 @@ export function judgeSeals({ unsealed_ms: lag }: SealFacts): readonly Diagnosis[
     problem(
       "audit log",
       `rows have not been sealed for ${durationText(lag ?? 0)}`,
-      "Until they are sealed, nobody can prove that they were not changed.",
+      "Until they are sealed, changes of them cannot be detected.",
       "Run a worker with the part upkeep, or once: sagabox audit seal. A long transaction holds it up too.",
     ),
   ];
@@ -172,7 +177,7 @@ export function judgeSeals({ unsealed_ms: lag }: SealFacts): readonly Diagnosis[
 export interface ConservationFacts {
   readonly age_ms: number | null;
   readonly wrong: number;
-  /** Windows that the last look found too busy. */
+  /** Windows that were too busy in the last pass. */
   readonly missed: number;
 }
 
@@ -192,7 +197,7 @@ export function judgeConservation({ age_ms: age, wrong, missed }: ConservationFa
       advice(
         "conservation",
         age === null ? "never checked here" : `last checked ${durationText(age)} ago`,
-        "Nobody would notice a message that is lost.",
+        "A lost message would not be noticed.",
         "Run a worker with the part upkeep, or once: sagabox verify",
       ),
     ];
@@ -201,9 +206,9 @@ export function judgeConservation({ age_ms: age, wrong, missed }: ConservationFa
     return [
       advice(
         "conservation",
-        `${missed} window(s) of messages were too busy to be looked at`,
-        "Nobody would notice a message that is lost there.",
-        "Look what keeps the tables busy. All of it, now, and again where it was busy: sagabox verify",
+        `${missed} window(s) of messages were too busy to be checked`,
+        "A message that is lost there would not be noticed.",
+        "Find out what keeps the tables busy. To check everything now, with retries: sagabox verify",
       ),
     ];
   }

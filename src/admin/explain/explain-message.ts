@@ -8,8 +8,7 @@ import {
 } from "../../message/index.ts";
 import { text } from "../../options/index.ts";
 import { type Database, quoteSchema, toArrayLiteral } from "../../storage/index.ts";
-import { canReadContents } from "../can-read-contents.ts";
-import { type AdminDatabase, explainingDatabase } from "../explaining-database.ts";
+import { type AdminDatabase, canReadContents, explainingDatabase } from "../admin-database.ts";
 import type {
   AheadRow,
   DeadLetterRow,
@@ -21,11 +20,11 @@ import type {
 import { explainStatements } from "./statements.ts";
 
 export interface Explanation extends MessageLife {
-  /** Seen by who may only look: without key, error texts, what people did, and who goes first in its key. */
+  /** True if the role may not read contents: without key, error texts, operator actions and messages ahead. */
   readonly isMasked: boolean;
-  /** Where it is, why, and what happens next. */
+  /** State per destination, with the reason and the next event. */
   readonly standings: readonly Standing[];
-  /** What happened, oldest first. */
+  /** Events, oldest first. */
   readonly timeline: readonly Moment[];
 }
 
@@ -69,7 +68,7 @@ interface MovingColumns {
   readonly ahead_held: boolean | null;
 }
 
-/** The whole life of one message as this database knows it. Reads only; each look-up goes by an index. */
+/** Explains the state and history of a message in this database. Read-only; uses indexes only. Throws MESSAGE_NOT_FOUND. */
 export async function explainMessage(source: Database, schema: string, id: string): Promise<Explanation> {
   text("explain: the message id", id, { max: 255 });
   const quoted = quoteSchema(schema);
@@ -205,13 +204,13 @@ function notFound(id: string): SagaboxError {
   );
 }
 
-/** Something that happened to a message. */
+/** An event in the life of a message. */
 interface Moment {
   readonly at: string;
   readonly what: string;
 }
 
-/** What the database still knows of a message's way, oldest first. Failed attempts leave only their last error. */
+/** Builds the timeline, oldest first. Of failed attempts, only the last error is stored. */
 function buildTimeline(life: MessageLife): readonly Moment[] {
   const { message, sent, handled, deadLetters, actions } = life;
   const cause = message.causationId === null ? "" : `, caused by ${message.causationId}`;
@@ -239,18 +238,18 @@ function buildTimeline(life: MessageLife): readonly Moment[] {
   return moments.toSorted((a, b) => a.at.localeCompare(b.at));
 }
 
-/** One place where the message is, why it is there, and what happens next. */
+/** State of a message in the outbox or at one consumer. */
 interface Standing {
-  /** The outbox, or the consumer it is on its way to. */
+  /** The outbox, or the consumer. */
   readonly where: string;
   readonly state:
     "scheduled" | "waiting" | "held back" | "retrying" | "dead" | "sent" | "handled" | "not handled";
   readonly why: string;
-  /** What happens by itself, or the command for a person. */
+  /** What happens next, or the command for an operator. */
   readonly next: string;
 }
 
-/** Where a message stands on its whole way, the place nearest to its writer first. */
+/** Describes the state of a message, the outbox first and then each consumer. Pure. */
 export function judgeLife(life: MessageLife): readonly Standing[] {
   const { message, outbox, deadLetters } = life;
   if (message.scheduledFor !== null) return [judgeScheduled(message.scheduledFor)];
@@ -367,7 +366,7 @@ function judgeSent({ sent, deadLetters, hasSubscriptions }: MessageLife): Standi
       : `the transport confirmed it to ${last.relay} at ${last.at}${times}`;
   const next = hasSubscriptions
     ? "Nothing more on this side."
-    : "Nothing more on this side. Nobody has subscribed to anything in this database; a broker knows who gets it there.";
+    : "Nothing more on this side. This database has no subscriptions; the broker knows the consumers.";
   return { where: "outbox", state: "sent", why, next };
 }
 
@@ -381,17 +380,17 @@ function judgeHandled(row: MessageLife["handled"][number]): Standing {
   return { where: `consumer ${row.consumer}`, state: "handled", why, next };
 }
 
-// Where there are subscriptions at all, PostgreSQL carries the messages and knows everybody who wants them.
+// If any subscription exists, PostgreSQL is the transport and knows all consumers.
 function judgeUnsubscribed({ message: { topic } }: MessageLife): Standing {
   return {
     where: "consumers",
     state: "not handled",
-    why: `nobody has subscribed to topic ${topic} in this database`,
-    next: "Nothing: not every message has a reader. If somebody should have it, compare the topic with the names that consumers use.",
+    why: `no consumer has subscribed to topic ${topic} in this database`,
+    next: "Nothing: not every message has a consumer. If one should get it, compare the topic with the names that consumers use.",
   };
 }
 
-// Only the Postgres transport leaves a delivery for each group here; behind a broker the broker knows more.
+// Only the PostgreSQL transport stores a delivery for each group here; otherwise the broker knows more.
 function judgeNotHandled(
   consumer: string,
   since: string,

@@ -205,10 +205,10 @@ test("a message that was sent and that nobody wanted says so, where PostgreSQL c
     ["outbox", "sent"],
     ["consumers", "not handled"],
   ]);
-  expect(unwanted[1]?.why).toBe("nobody has subscribed to topic orders in this database");
+  expect(unwanted[1]?.why).toBe("no consumer has subscribed to topic orders in this database");
   const elsewhere = judgeLife(life());
   expect(elsewhere).toHaveLength(1);
-  expect(elsewhere[0]?.next).toContain("a broker knows who gets it");
+  expect(elsewhere[0]?.next).toContain("the broker knows the consumers");
   expect(judgeLife(life({ hasSubscriptions: true, outbox: [row] }))).toHaveLength(1);
   expect(judgeLife(life({ hasSubscriptions: true, deadLetters: [letter] }))).toHaveLength(2);
 });

@@ -1,4 +1,4 @@
-/** A row that moves a message to somewhere: to the transport, or to one consumer. */
+/** An outbox or queue row of a message. */
 export interface MovingRow {
   /** Null in the outbox. */
   readonly consumer: string | null;
@@ -8,13 +8,13 @@ export interface MovingRow {
   readonly lastError: string | null;
   readonly dueAt: string | null;
   readonly isDue: boolean;
-  /** A dead head that holds its key until a person decides. */
+  /** True for a dead-lettered message that blocks its key until an operator decides. */
   readonly isHeld: boolean;
-  /** Leased to the process that wrote it, which sends it right after its commit. */
+  /** True while the process that wrote the message sends it itself after its commit. */
   readonly isOptimistic: boolean;
-  /** The worker that owns its lane, where one does. */
+  /** The worker that owns its lane; null if none does. */
   readonly owner: string | null;
-  /** The first message of its key, where that is another one. */
+  /** The first waiting message of its key; null if this is the first. */
   readonly ahead: AheadRow | null;
 }
 
@@ -76,9 +76,9 @@ export interface MessageLife {
   readonly outbox: readonly MovingRow[];
   readonly sent: readonly { readonly relay: string; readonly at: string }[];
   readonly deliveries: readonly MovingRow[];
-  /** Who subscribed to its topic in this database. Consumers behind a broker are not seen from here. */
+  /** Consumers that subscribed to its topic in this database. Consumers of a broker are not known here. */
   readonly subscribers: readonly { readonly name: string; readonly since: string }[];
-  /** Whether anybody subscribed to anything here: then PostgreSQL carries the messages. */
+  /** True if any subscription exists here, so that PostgreSQL is the transport. */
   readonly hasSubscriptions: boolean;
   readonly handled: readonly InboxRow[];
   readonly deadLetters: readonly DeadLetterRow[];

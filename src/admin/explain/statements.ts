@@ -4,7 +4,7 @@ import { defineStatement } from "../../storage/index.ts";
 const utc = (column: string): string =>
   `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
-// A row that moves a message, who owns its lane, and the oldest row in front of it in its key.
+// An outbox or queue row, the owner of its lane, and the oldest row of its key before it.
 const movingColumns = (schema: string, table: "outbox" | "queue", open: boolean): string =>
   `moving.lane, moving.seq::text, moving.attempts, moving.max_attempts, moving.again,
        ${open ? "moving.last_error" : "null::text"} as last_error,
@@ -33,20 +33,20 @@ const NONE_AHEAD =
   "select null::text as message_id, null::smallint as attempts, null::text as last_error, null::timestamptz as due_at";
 
 /**
- * SQL of the room. `schema` is quoted already. Not `open` it is for who may only look: without keys, headers, error texts,
- * what people did and who goes first in a key.
+ * SQL that explains a message. Without `open` it reads only what viewers may read: no keys, headers, error texts, operator
+ * actions or messages ahead. `schema` must be quoted already.
  */
 export function explainStatements(schema: string, open = true) {
   const statementName = (name: string): string => `sagabox.explain.${name}${open ? "" : "_masked"}`;
   const [key, headers] = open ? ["key", "headers"] : ["null::text as key", "'{}' as headers"];
-  // An operator may not read the data of what is in the archive, only how much it is.
+  // An operator may not read the data of archived messages, only its size.
   const bytesSql = (table: "message" | "scheduled", same: string): string =>
     `(select masked.data_bytes from ${schema}.masked_${table} as masked where masked.id = ${table}.id${same})`;
   const letterBytes = open
     ? "octet_length(data)"
     : `(select masked.data_bytes from ${schema}.masked_dead_letter as masked where masked.id = dead_letter.id)`;
   return {
-    // The archive first; what waits for its time, or died, has its own copy.
+    // Prefers the archive to the copies in `scheduled` and `dead_letter`.
     message: defineStatement(
       statementName("message"),
       `select * from (
@@ -66,7 +66,7 @@ export function explainStatements(schema: string, open = true) {
            from ${schema}.dead_letter where message_id = $1::text
        ) as found order by rank, written_on desc limit 1`,
     ),
-    // By lane and seq for a message that was never sent again; a copy that a person asked for has an index of its own.
+    // By lane and seq, and for replayed or republished copies by their own index.
     outbox: defineStatement(
       statementName("outbox"),
       `select ${movingColumns(schema, "outbox", open)}
@@ -99,7 +99,7 @@ export function explainStatements(schema: string, open = true) {
       "sagabox.explain.subscriptions",
       `select exists (select 1 from ${schema}.subscription) as known`,
     ),
-    // One look-up in the primary key for each consumer that ever subscribed or died with it.
+    // One primary-key lookup for each consumer that subscribed or has a dead letter of the message.
     inbox: defineStatement(
       "sagabox.explain.inbox",
       `select inbox.consumer_name as consumer, ${utc("inbox.consumed_at")} as consumed_at, inbox.processing_duration_ms, inbox.effect,

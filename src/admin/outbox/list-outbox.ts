@@ -1,35 +1,35 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { laneFor } from "../../message/index.ts";
 import {
+  type Duration,
   milliseconds,
   oneOf,
   rejectUnknownKeys,
   text,
   wholeNumber,
-  type Duration,
 } from "../../options/index.ts";
-import { quoteSchema, type Database } from "../../storage/index.ts";
-import { canReadContents } from "../can-read-contents.ts";
+import { type Database, quoteSchema } from "../../storage/index.ts";
+import { canReadContents } from "../admin-database.ts";
 import { outboxStatements } from "./statements.ts";
 
 export const outboxStates = ["due", "failed", "held", "scheduled"] as const;
 
 export interface OutboxFilter {
   /**
-   * `due` waits for the first time, `failed` is tried again, `held` is dead and keeps its key standing still,
-   * `scheduled` is for later. Default: all but the scheduled ones.
+   * `due`: waits for its first attempt. `failed`: waits for a retry. `held`: dead-lettered and blocking its key.
+   * `scheduled`: published for later. Default: all but `scheduled`.
    */
   readonly state?: (typeof outboxStates)[number];
   readonly topic?: string;
   readonly type?: string;
-  /** Needs the role of an operator. */
+  /** Requires the operator role. */
   readonly key?: string;
-  /** Only those that were written longer ago. */
+  /** Only messages written longer ago than this. */
   readonly olderThan?: Duration | number;
-  /** Only those tried this often or more. */
+  /** Only messages with at least this many attempts. */
   readonly minAttempts?: number;
   readonly limit?: number;
-  /** Go on behind this seq. */
+  /** Only messages after this seq. */
   readonly after?: string;
 }
 
@@ -37,26 +37,26 @@ export interface WaitingMessage {
   readonly messageId: string;
   readonly topic: string;
   readonly type: string;
-  /** Null too for who may not read keys. */
+  /** Null if there is no key, or the role may not read keys. */
   readonly key: string | null;
   readonly lane: number;
-  /** Null while it is scheduled. */
+  /** Null for a scheduled message. */
   readonly seq: string | null;
   readonly state: "due" | "failed" | "held" | "later" | "scheduled";
   readonly attempts: number;
   readonly maxAttempts: number;
-  /** A person had it sent again. */
+  /** True if it was replayed or republished. */
   readonly isAgain: boolean;
   readonly writtenAt: string;
   readonly dueAt: string | null;
-  /** The first message of its key, which goes before it. */
+  /** Id of the first waiting message of its key, if that is another one. */
   readonly behind: string | null;
   readonly lastError: string | null;
 }
 
 const KNOWN = ["state", "topic", "type", "key", "olderThan", "minAttempts", "limit", "after"];
 
-/** What is still to be sent, oldest first. Looks through the first 2000 of each lane. */
+/** Lists unsent messages, oldest first, among the first 2,000 of each lane. Throws OPTIONS_INVALID or STORAGE_PERMISSION_DENIED. */
 export async function listOutbox(
   database: Database,
   schema: string,
@@ -150,4 +150,56 @@ function toWaitingMessage(row: Row): WaitingMessage {
     behind: row.behind,
     lastError: row.last_error,
   };
+}
+
+export interface TopicStats {
+  readonly topic: string;
+  readonly type: string;
+  readonly waiting: number;
+  /** Waiting messages with at least one attempt. */
+  readonly failed: number;
+  /** Dead-lettered messages that block their key. */
+  readonly held: number;
+  readonly scheduled: number;
+  readonly mostAttempts: number;
+  readonly oldestDueSeconds: number | null;
+}
+
+export interface OutboxStats {
+  /** False if there are more messages than were counted. */
+  readonly exact: boolean;
+  readonly topics: readonly TopicStats[];
+}
+
+const MAX_COUNTED = 500_000;
+
+/** Counts unsent messages by topic and type, largest first. */
+export async function outboxStats(database: Database, schema: string): Promise<OutboxStats> {
+  const { stats } = outboxStatements(quoteSchema(schema));
+  const { rows } = await database.run<StatsRow>(stats, [MAX_COUNTED]);
+  return {
+    exact: rows[0]?.exact ?? true,
+    topics: rows.map((row) => ({
+      topic: row.topic,
+      type: row.type,
+      waiting: row.waiting,
+      failed: row.failed,
+      held: row.held,
+      scheduled: row.scheduled,
+      mostAttempts: row.most_attempts,
+      oldestDueSeconds: row.oldest_due_seconds === null ? null : Math.round(row.oldest_due_seconds * 10) / 10,
+    })),
+  };
+}
+
+interface StatsRow {
+  readonly topic: string;
+  readonly type: string;
+  readonly waiting: number;
+  readonly failed: number;
+  readonly held: number;
+  readonly scheduled: number;
+  readonly most_attempts: number;
+  readonly oldest_due_seconds: number | null;
+  readonly exact: boolean;
 }

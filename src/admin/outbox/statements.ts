@@ -4,7 +4,7 @@ import { defineStatement } from "../../storage/index.ts";
 const utc = (column: string): string =>
   `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
-/** How many rows of a lane are looked through at most, so that a filter that fits nothing does not read everything. */
+/** Upper bound for rows read per lane, so that a filter without matches does not read the whole table. */
 const MAX_FRONT_ROWS = 2_000;
 
 const stateFilter = `case $5::text
@@ -14,8 +14,8 @@ const stateFilter = `case $5::text
            else true end`;
 
 /**
- * SQL about what is still to be sent. Keys, error texts and who stands in front are for whoever may read them; `open`
- * says whether this role may. `schema` is quoted already.
+ * SQL about unsent messages. Keys, error texts and messages ahead are read only with `open`. `schema` must be quoted
+ * already.
  */
 export function outboxStatements(schema: string) {
   return {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { ageText } from "./age-text.ts";
 import { judgeOverview } from "./judge-overview.ts";
 import type { ConsumerOverview, Facts } from "./overview.ts";
+import { ageText } from "./unread-lanes.ts";
 
 const exactly = (count: number) => ({ count, exact: true });
 const well: Facts = {
@@ -48,10 +48,10 @@ test("without a relay nothing is healthy, whether something waits or not", () =>
     `no lane is owned by a running worker, and 12 message(s) wait to be sent → ${start}`,
   ]);
   expect(problems({ lanes, outbox: idle })).toEqual([
-    `no lane is owned by a running worker, and whatever is published waits to be sent → ${start}`,
+    `no lane is owned by a running worker, and published messages wait to be sent → ${start}`,
   ]);
   expect(problems({ lanes, outbox: idle, hasRun: false })).toEqual([
-    "no lane is owned by a running worker, and whatever is published waits to be sent; " +
+    "no lane is owned by a running worker, and published messages wait to be sent; " +
       `no worker has run on this database yet → ${start}`,
   ]);
 });
@@ -68,8 +68,8 @@ test("lanes that their owner passes over are told by worker and consumer", () =>
   const mail = { lane: 263, worker: "w1", consumer: "mail", waitingSeconds: 300 };
   const outbox = { lane: 9, worker: "w2", consumer: null, waitingSeconds: 121 };
   expect(problems({ unreadLanes: [mail, { ...mail, lane: 264, waitingSeconds: 200 }, outbox] })).toEqual([
-    "lane 7, 8 of consumer mail at worker w1 has had a message due for 5 min: owned, yet nobody reads it → restart worker w1",
-    "lane 9 of the outbox at worker w2 has had a message due for 2 min: owned, yet nobody reads it → restart worker w2",
+    "lane 7, 8 of consumer mail at worker w1 has had a message due for 5 min: owned, but not read → restart worker w1",
+    "lane 9 of the outbox at worker w2 has had a message due for 2 min: owned, but not read → restart worker w2",
   ]);
 });
 

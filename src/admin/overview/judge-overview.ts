@@ -1,8 +1,7 @@
-import { ageText } from "./age-text.ts";
 import type { Facts } from "./overview.ts";
-import { describeUnreadLanes } from "./unread-lanes.ts";
+import { ageText, describeUnreadLanes } from "./unread-lanes.ts";
 
-/** One thing that is wrong, and the command that shows more of it or mends it. */
+/** A problem, and the command that shows or fixes it. */
 export interface Problem {
   readonly what: string;
   readonly command: string;
@@ -13,12 +12,12 @@ export interface Verdict {
   readonly problems: readonly Problem[];
 }
 
-// Whatever is sent goes within a second or so; a relay that failed over needs its lease of half a minute at most.
+// Messages are sent within about a second; a failover takes at most the lease of 30 seconds.
 const LATE_SECONDS = 60;
-// A consumer may rightly be slower than that.
+// A consumer may be slower.
 const CONSUMER_LATE_SECONDS = 300;
 
-/** Pure: what of all this a person should look at, worst first. */
+/** Lists the problems, worst first. Pure. */
 export function judgeOverview(facts: Facts): Verdict {
   const problems = [
     ...relayProblems(facts),
@@ -31,7 +30,7 @@ export function judgeOverview(facts: Facts): Verdict {
 
 function* relayProblems({ outbox, lanes, hasRun, unreadLanes }: Facts): Generator<Problem> {
   const { waiting, stubborn, oldestDueSeconds, scheduleLateSeconds } = outbox;
-  const wait = waiting.count === 0 ? "whatever is published waits" : `${countText(waiting)} message(s) wait`;
+  const wait = waiting.count === 0 ? "published messages wait" : `${countText(waiting)} message(s) wait`;
   if (lanes.unowned === lanes.total) {
     const never = hasRun ? "" : "; no worker has run on this database yet";
     yield {
@@ -45,7 +44,7 @@ function* relayProblems({ outbox, lanes, hasRun, unreadLanes }: Facts): Generato
     };
   }
   for (const { seen, worker } of describeUnreadLanes(unreadLanes)) {
-    yield { what: `${seen}: owned, yet nobody reads it`, command: `restart worker ${worker}` };
+    yield { what: `${seen}: owned, but not read`, command: `restart worker ${worker}` };
   }
   if ((oldestDueSeconds ?? 0) > LATE_SECONDS) {
     yield {
@@ -94,7 +93,7 @@ function* sagaProblems({ sagas }: Facts): Generator<Problem> {
   yield { what: `${sagas.failed} saga(s) wait for a person's decision`, command: "sagabox saga stuck" };
 }
 
-/** The number, or that there are more of them. */
+/** Formats a bounded count: "5", or "100000 or more". */
 export function countText({ count, exact }: { readonly count: number; readonly exact: boolean }): string {
   return exact ? String(count) : `${count} or more`;
 }

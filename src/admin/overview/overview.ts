@@ -3,7 +3,7 @@ import { judgeOverview, type Verdict } from "./judge-overview.ts";
 import { overviewStatements } from "./statements.ts";
 import { findUnreadLanes, type UnreadLane } from "./unread-lanes.ts";
 
-/** A count that stops at a limit, so that asking never costs much: "at least" when it is not exact. */
+/** A count that stops at a limit to bound its cost. If `exact` is false, the true count may be higher. */
 export interface BoundedCount {
   readonly count: number;
   readonly exact: boolean;
@@ -14,9 +14,9 @@ export interface ConsumerOverview {
   readonly topics: number;
   readonly waiting: BoundedCount;
   readonly failed: number;
-  /** How long the oldest delivery that is due has waited. */
+  /** Age of the oldest due delivery in seconds. */
   readonly oldestDueSeconds: number | null;
-  /** Lanes that a running worker works on. */
+  /** Number of lanes owned by running workers. */
   readonly ownedLanes: number;
 }
 
@@ -24,33 +24,33 @@ export interface WorkerOverview {
   readonly worker: string;
   readonly live: boolean;
   readonly since: string;
-  /** Since when its last lease is over, where it is. */
+  /** Seconds since its last lease ended; null while it is alive. */
   readonly goneSeconds: number | null;
-  /** Lanes of the outbox that it sends from. */
+  /** Number of outbox lanes that it owns. */
   readonly relayLanes: number;
 }
 
 export interface Facts {
   readonly at: string;
   readonly schema: { readonly name: string; readonly version: number; readonly migration: string };
-  /** Whether a worker has left any trace here. */
+  /** True if a worker has ever run on this database. */
   readonly hasRun: boolean;
   readonly outbox: {
     readonly waiting: BoundedCount;
-    /** Tried at least once, and to be tried again. */
+    /** Messages that wait for a retry. */
     readonly failed: number;
-    /** Tried three times or more. */
+    /** Messages with three or more attempts. */
     readonly stubborn: number;
     readonly oldestDueSeconds: number | null;
     readonly scheduled: BoundedCount;
-    /** By how much the first scheduled message is late, where it is. */
+    /** Seconds that the first scheduled message is late; null if it is not. */
     readonly scheduleLateSeconds: number | null;
-    /** Keys that stand still behind a dead message until a person decides. */
+    /** Number of keys blocked by a dead letter. */
     readonly heldKeys: number;
   };
   readonly deadLetters: BoundedCount;
   readonly lanes: { readonly total: number; readonly unowned: number };
-  /** Lanes whose owner lives and passes them over. */
+  /** Lanes whose owner is alive but does not read them. */
   readonly unreadLanes: readonly UnreadLane[];
   readonly workers: readonly WorkerOverview[];
   readonly consumers: readonly ConsumerOverview[];
@@ -62,7 +62,7 @@ export interface Overview extends Facts, Verdict {}
 const MAX_COUNTED = 100_000;
 const RELAY_SCOPE = 0;
 
-/** How the whole stands, and what is wrong with it. Reads only, and never much. */
+/** Reads the state of the whole system and its problems. Read-only, with bounded cost. */
 export async function readOverview(database: Database, schema: string): Promise<Overview> {
   const facts = await readFacts(database, schema);
   return { ...facts, ...judgeOverview(facts) };

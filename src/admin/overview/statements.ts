@@ -4,7 +4,7 @@ import { defineStatement } from "../../storage/index.ts";
 const seconds = (expression: string): string =>
   `(extract(epoch from clock_timestamp() - ${expression}))::double precision`;
 
-// The oldest row that is due, from the first few of each lane: those in front are the oldest.
+// Age of the oldest due row, from the first four rows of each lane.
 const oldestDue = (schema: string, table: "outbox" | "queue", lanes: string): string =>
   `select ${seconds("min(head.due_at)")}
      from ${lanes} as lane (number)
@@ -16,7 +16,7 @@ const oldestDue = (schema: string, table: "outbox" | "queue", lanes: string): st
 
 const LONG_AGO = `clock_timestamp() - interval '2 minutes'`;
 
-// A row that is never due holds its key: what stands behind it waits rightly, and the lane is not judged.
+// A row with an infinite due time blocks its key, so later rows wait as intended and the lane is not judged.
 const lateHeads = (schema: string, table: "outbox" | "queue", which: string): string =>
   `select owned.lane, owned.scope, owned.worker, head.topic, head.due_at, head.written_on
      from owned
@@ -45,7 +45,7 @@ const passedByConsumer = (schema: string): string =>
              where consumer_name = known.name and consumed_at > ${LONG_AGO} limit 1000) as lately
       join ${schema}.message as done on done.id = lately.event_id and done.written_on >= late.written_on - 1)`;
 
-/** SQL of the overview; rights of a viewer suffice. No count goes beyond its limit. `schema` is quoted already. */
+/** SQL of the overview, with bounded counts, for the viewer role. `schema` must be quoted already. */
 export function overviewStatements(schema: string) {
   return {
     outbox: defineStatement(
@@ -78,14 +78,14 @@ export function overviewStatements(schema: string) {
         group by lane.scope, owner.worker
         order by lane.scope, owner.worker nulls last`,
     ),
-    // Whoever works joins; who has left long since has sent something, subscribed or checked.
+    // A running worker has a member row; an earlier one left receipts, groups or a conservation check.
     traces: defineStatement(
       "sagabox.overview.traces",
       `select exists (select 1 from ${schema}.member) or exists (select 1 from ${schema}.receipt)
            or exists (select 1 from ${schema}.consumer_group)
            or exists (select 1 from ${schema}.conservation where checked_at is not null) as has_run`,
     ),
-    // What it holds without a session of its own, such as the list of what it runs, says less than what it holds with one.
+    // Leases that are bound to a session take precedence over those that are not.
     workers: defineStatement(
       "sagabox.overview.workers",
       `select worker, coalesce(bool_or(${isWorking("member")}) filter (where backend is not null),
@@ -117,8 +117,8 @@ export function overviewStatements(schema: string) {
          from (select status from ${schema}.saga_instance where completed_at is null limit $1::integer) as open
         group by status`,
     ),
-    // The first row of a lane waits for no other, so a reader that lives takes it at once. It was passed over when the
-    // lane stands still while later messages of its topic were sent or handled: then its destination does not rest.
+    // A lane counts as unread if its first row is long overdue while later messages of the same topic were sent or handled,
+    // so that its destination is available.
     unread: defineStatement(
       "sagabox.overview.unread",
       `with owned as materialized (

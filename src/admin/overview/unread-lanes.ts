@@ -1,18 +1,17 @@
-import { quoteSchema, type Database } from "../../storage/index.ts";
-import { ageText } from "./age-text.ts";
+import { type Database, quoteSchema } from "../../storage/index.ts";
 import { overviewStatements } from "./statements.ts";
 
-/** A lane whose owner lives and works, and does not read it. */
+/** A lane whose owner is alive but does not read it. */
 export interface UnreadLane {
   readonly lane: number;
   readonly worker: string;
-  /** Whose deliveries wait in it. Null where messages wait to be sent. */
+  /** Consumer of the waiting deliveries; null for the outbox. */
   readonly consumer: string | null;
-  /** How long the first of them has been due. */
+  /** Seconds since the first row became due. */
   readonly waitingSeconds: number;
 }
 
-/** At most 20 of them, the longest wait first. */
+/** Finds at most 20 unread lanes, longest wait first. */
 export async function findUnreadLanes(database: Database, schema: string): Promise<readonly UnreadLane[]> {
   const { rows } = await database.run<UnreadRow>(overviewStatements(quoteSchema(schema)).unread);
   return rows.map(({ lane, worker, consumer, waiting_seconds: seconds }) => ({
@@ -23,7 +22,7 @@ export async function findUnreadLanes(database: Database, schema: string): Promi
   }));
 }
 
-/** Pure: one text for each worker and what it should do there. */
+/** Describes unread lanes, grouped by worker and consumer. Pure. */
 export function describeUnreadLanes(
   lanes: readonly UnreadLane[],
 ): { readonly seen: string; readonly worker: string }[] {
@@ -49,4 +48,11 @@ interface UnreadRow {
   readonly worker: string;
   readonly consumer: string | null;
   readonly waiting_seconds: number;
+}
+
+/** Formats a duration in a suitable unit. */
+export function ageText(seconds: number): string {
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 7_200) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172_800 ? `${Math.round(seconds / 3_600)} h` : `${Math.round(seconds / 86_400)} d`;
 }

@@ -1,7 +1,6 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { quoteSchema, type Database } from "../../storage/index.ts";
-import type { Extra, Rights } from "./grant.ts";
-import { schemaObjects, type ObjectName } from "./objects.ts";
+import { type Database, quoteSchema } from "../../storage/index.ts";
+import { type Extra, type ObjectName, type Rights, schemaObjects } from "./grant.ts";
 import { rightsForRole, type RoleName } from "./roles.ts";
 import { rightsStatements, type WantedRight } from "./statements.ts";
 
@@ -12,12 +11,12 @@ interface MissingRight {
   readonly role: string;
 }
 
-/** How many of the rights that are missing are named; the remedy is the same for all. */
+/** Upper bound for missing rights in the message. */
 const MAX_NAMED_RIGHTS = 3;
 
 /**
- * Says at the start, in one line, what the role of this connection lacks. Without it each loop would fail by itself,
- * later, with the server's word for one table.
+ * Checks at startup that the role of this connection has all rights of the given roles. Throws STORAGE_PERMISSION_DENIED
+ * with the missing rights.
  */
 export async function assertRights(
   database: Database,

@@ -1,9 +1,8 @@
-import { actionLogColumns, sagaLogColumns, type Grant } from "./grant.ts";
-import { schemaObjects, type ObjectName } from "./objects.ts";
+import { actionLogColumns, type Grant, type ObjectName, sagaLogColumns, schemaObjects } from "./grant.ts";
 
 const maskedViews = (Object.keys(schemaObjects) as ObjectName[]).filter((name) => name.startsWith("masked_"));
 
-// The columns that the views show, on the tables themselves: what counts and lists has to find them by index.
+// The columns that the views show, on the tables themselves, because counts and lists need their indexes.
 const viewerColumns: readonly Grant[] = Object.entries({
   outbox:
     "lane seq topic type message_id written_on priority attempts max_attempts due_at lease_until expires_at again",
@@ -27,7 +26,7 @@ const viewerColumns: readonly Grant[] = Object.entries({
   why: "counts and lists by index what the views show",
 }));
 
-/** Looking. No payload, header, key, error text or name of a person, whatever is asked. */
+/** Read-only access without payloads, headers, keys, error texts or names of people. */
 export const viewerGrants: readonly Grant[] = [
   ...maskedViews.map((on): Grant => ({
     on,
@@ -65,7 +64,7 @@ const messageColumns = [
 ];
 const exceptData = [...messageColumns, "seq", "written_on", "ctid"]; // the place of a row, to read an archive page by page
 
-/** Deciding about dead letters and sagas. What viewers see comes on top. */
+/** Actions on dead letters and sagas, in addition to the viewer rights. */
 export const operatorGrants: readonly Grant[] = [
   {
     on: "dead_letter",
@@ -163,10 +162,10 @@ export const operatorGrants: readonly Grant[] = [
     why: "everything it does is written down",
   },
   { on: "audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
-  { on: "audit_seal", can: { select: "all" }, why: "verifies that nobody changed them" },
+  { on: "audit_seal", can: { select: "all" }, why: "verifies that they were not changed" },
 ];
 
-/** Erasing, holding and handing out what is known of one person. Publishing comes on top: other services are told. */
+/** Erasure, legal holds and export of a data subject's data, in addition to publishing. */
 export const privacyGrants: readonly Grant[] = [
   {
     on: "subject_key",

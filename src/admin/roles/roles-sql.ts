@@ -1,7 +1,6 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { quoteSchema } from "../../storage/index.ts";
-import { type Extra, rightsByObject } from "./grant.ts";
-import { schemaObjects } from "./objects.ts";
+import { type Extra, rightsByObject, schemaObjects } from "./grant.ts";
 import { type RoleName, roleNames, roles } from "./roles.ts";
 import { grantLine, rolesScript } from "./statements.ts";
 
@@ -12,7 +11,7 @@ export interface RolesOptions {
   readonly extras?: readonly Extra[];
 }
 
-/** The SQL that makes the roles and gives them their rights, no more and no less. Running it again is harmless. */
+/** Returns the SQL that creates the roles with exactly their rights. It can be run repeatedly. Throws OPTIONS_INVALID. */
 export function rolesSql({ schema, prefix = "sagabox_", extras = [] }: RolesOptions): string {
   const quoted = quoteSchema(schema);
   const names = quoteRoles(prefix);
@@ -38,7 +37,7 @@ export function rolesSql({ schema, prefix = "sagabox_", extras = [] }: RolesOpti
 const VALID = /^[a-z_][a-z0-9_]*$/;
 const MAX_NAME_LENGTH = 63;
 
-/** The names in the database, quoted. Roles belong to the whole server, so each installation may have its own prefix. */
+/** Returns the quoted role names. Roles exist per server, so each installation may have its own prefix. */
 export function quoteRoles(prefix: string): Readonly<Record<RoleName, string>> {
   const longest = MAX_NAME_LENGTH - Math.max(...roleNames.map((name) => name.length));
   if (!VALID.test(prefix) || prefix.length > longest || prefix.startsWith("pg_")) {

@@ -1,9 +1,8 @@
 import { expect, test, vi } from "vitest";
 import { rolesHarness } from "../../../test/support/roles-harness.ts";
-import type { Extra, Rights } from "./grant.ts";
-import { schemaObjects, type ObjectName } from "./objects.ts";
-import { rightsForRole, roleNames } from "./roles.ts";
+import { type Extra, type ObjectName, type Rights, schemaObjects } from "./grant.ts";
 import { rolesSql } from "./roles-sql.ts";
+import { rightsForRole, roleNames } from "./roles.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
 

@@ -1,8 +1,14 @@
-import { type Extra, type Grant, type Rights, rightsByObject, sagaLogColumns } from "./grant.ts";
-import type { ObjectName } from "./objects.ts";
+import {
+  type Extra,
+  type Grant,
+  type ObjectName,
+  type Rights,
+  rightsByObject,
+  sagaLogColumns,
+} from "./grant.ts";
 import { operatorGrants, privacyGrants, viewerGrants } from "./people-grants.ts";
 
-/** Who owns which lanes; the same for all who work on them. */
+/** Rights to own lanes, for relays and consumers. */
 const laneGrants: readonly Grant[] = [
   {
     on: "member",
@@ -98,12 +104,12 @@ const consumerGrants: readonly Grant[] = [
       insert: "all",
       select: ["id", "message_id", "origin", "consumer", "closed_at", "reason", "error_message"],
     },
-    why: "buries once, and tells who asked why a request died",
+    why: "dead-letters once, and answers why a request failed",
   },
   {
     on: "reply",
     can: { select: "all", insert: "all", update: ["outcome", "body", "arrived_at"] },
-    why: "keeps replies for whoever waits",
+    why: "stores replies for waiting requests",
   },
   {
     on: "flow_event",
@@ -112,7 +118,7 @@ const consumerGrants: readonly Grant[] = [
   },
 ];
 
-/** Moving sagas on; what a consumer may do comes on top, since sagas hear replies and events through one. */
+/** Running sagas, in addition to the consumer rights, because sagas receive replies and events as a consumer. */
 const sagaGrants: readonly Grant[] = [
   {
     on: "saga_instance",
@@ -197,7 +203,7 @@ const writerGrants: readonly Grant[] = [
   {
     on: "index_fingerprint",
     can: { insert: ["fingerprint"], select: ["id", "fingerprint", "xid"] },
-    why: "learns whether it names persons as the others do",
+    why: "checks that it pseudonymises subjects like the other services",
   },
   { on: "blob_home", can: { select: ["id"] }, why: "begins the keys of large payloads with it" },
   {
@@ -268,9 +274,9 @@ export const roleNames = [
 export type RoleName = (typeof roleNames)[number];
 
 export interface Role {
-  /** Who connects as it. */
+  /** Processes and people that connect with the role. */
   readonly who: string;
-  /** What remains in the hands of whoever has stolen its password. */
+  /** What an attacker with its password could do. */
   readonly still: string;
   /** Roles whose rights it has as well. */
   readonly includes: readonly RoleName[];
@@ -283,7 +289,7 @@ const migrationGrant: Grant = {
   why: "finds out whether the schema is new enough",
 };
 
-/** The one table of rights: the SQL, the guide and the tests are made from it. */
+/** All rights of all roles. The SQL, the guide and the tests are generated from this table. */
 export const roles: Readonly<Record<RoleName, Role>> = {
   owner: {
     who: '`sagabox migrate up`, and one worker with `parts: ["upkeep"]`: only an owner may attach and drop partitions',
@@ -293,7 +299,7 @@ export const roles: Readonly<Record<RoleName, Role>> = {
   },
   writer: {
     who: "services that publish",
-    still: "flood the outbox, send any message in anybody's name, and learn the ids of all",
+    still: "flood the outbox, send any message in the name of any service, and learn all message ids",
     includes: [],
     grants: [migrationGrant, ...writerGrants],
   },
@@ -334,14 +340,14 @@ export const roles: Readonly<Record<RoleName, Role>> = {
     grants: operatorGrants,
   },
   privacy: {
-    who: "whoever erases, holds or hands out a person's data with `bus.privacy`",
+    who: "services that erase, hold or export a data subject's data with `bus.privacy`",
     still: "read every message, and destroy keys for ever",
     includes: ["writer"],
     grants: privacyGrants,
   },
 };
 
-/** Everything a role may do, what it has from others included. The owner needs no grants. */
+/** Lists all grants of a role, including inherited ones. The owner needs no grants. */
 export function listGrants(role: RoleName, extras: readonly Extra[] = []): readonly Grant[] {
   const { includes, grants } = roles[role];
   const own = grants.filter(({ only }) => only === undefined || extras.includes(only));

@@ -1,10 +1,9 @@
 import { defineStatement } from "../../storage/index.ts";
-import type { Privilege, Rights } from "./grant.ts";
-import type { ObjectKind } from "./objects.ts";
+import type { ObjectKind, Privilege, Rights } from "./grant.ts";
 
 const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
 
-/** For people who read it before they run it. All names are checked and quoted already. */
+/** Returns the SQL script, with comments for administrators. All names must be checked and quoted already. */
 export function rolesScript({
   schema,
   owner,
@@ -40,7 +39,7 @@ begin
 end
 $roles$;
 
--- Everything belongs to the owner. Whoever hands it over without being a superuser must be one of its members.
+-- The owner role owns everything. A user without superuser rights must be a member of it to transfer ownership.
 do $owner$
 declare
   thing record;
@@ -70,7 +69,7 @@ begin
 end
 $owner$;
 
--- From nothing, so that a right that is no longer in the list goes.
+-- Revokes all rights first, so that a right that is no longer in the list is removed.
 revoke all on schema ${schema} from public, ${others};
 revoke all on all tables in schema ${schema} from public, ${others};
 revoke all on all sequences in schema ${schema} from public, ${others};
@@ -81,8 +80,8 @@ ${memberships.map(({ role, of }) => `grant ${of} to ${role};`).join("\n")}
 ${grants.join("\n")}
 commit;
 
--- With this \`sagabox doctor\` tells an operator of long transactions of other users, too. It belongs to the whole server, whose
--- queries it shows, and only a superuser or an administrator of that role can give it, so it is yours to decide:
+-- Optional: lets \`sagabox doctor\` report long transactions of other users to operators. The right covers the whole server,
+-- including the text of queries, and only a superuser or an administrator of that role can grant it:
 -- grant pg_read_all_stats to ${operator};
 `;
 }
@@ -108,7 +107,7 @@ export interface WantedRight {
 }
 
 export const rightsStatements = {
-  // Of a list of rights, those that the role of this session lacks. What a later version has not made yet lacks nothing.
+  // Rights of the list that the current role lacks. Objects that do not exist yet are not reported.
   lacking: defineStatement(
     "sagabox.roles.lacking",
     `select wanted.name, wanted.privilege, wanted."column", current_user as role

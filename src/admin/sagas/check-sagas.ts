@@ -1,21 +1,21 @@
 import { rejectUnknownKeys, text, wholeNumber } from "../../options/index.ts";
 import {
   compareDefinitions,
-  hasEnded,
   decryptText,
-  openInstance,
-  replay,
   type DefinitionComparison,
-  type ReplayValues,
+  hasEnded,
   type InstanceRow,
   type LoadedInstance,
+  openInstance,
   type RecordedTurn,
+  replay,
   type Replayed,
+  type ReplayValues,
   type SagaInput,
   type SagaStatus,
 } from "../../saga/index.ts";
 import type { Param } from "../../storage/index.ts";
-import type { AdminTransaction } from "../explaining-database.ts";
+import type { AdminTransaction } from "../admin-database.ts";
 import type { SagaAdmin } from "./saga-admin.ts";
 
 /** An instance for which the definitions given are not what they were. */
@@ -148,7 +148,7 @@ async function checkInstance(
   const [row] = (await tx.run<InstanceRow>(sagas.read, [id])).rows;
   if (row === undefined) return;
   const instance = await openInstance(vault, row, tx);
-  if (typeof instance === "string") return; // nobody can look into it here
+  if (typeof instance === "string") return; // its state cannot be decrypted here
   const definition = definitionOf(instance.type, instance.definitionVersion);
   if (definition === undefined && hasEnded(instance.status)) {
     count(instance, "skipped");

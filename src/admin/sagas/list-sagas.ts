@@ -1,16 +1,55 @@
+import { decodeJson, SUBJECT_ERASED } from "../../message/index.ts";
 import {
+  type Duration,
+  flag,
   milliseconds,
   oneOf,
   rejectUnknownKeys,
   text,
   wholeNumber,
-  type Duration,
 } from "../../options/index.ts";
-import { sagaStatuses, type SagaStatus } from "../../saga/index.ts";
+import { findStuckSteps, type SagaState, type SagaStatus, sagaStatuses } from "../../saga/index.ts";
 import type { Param } from "../../storage/index.ts";
 import type { SagaAdmin } from "./saga-admin.ts";
-import { toSummary, type SagaSummary, type SummaryRow } from "./saga-summary.ts";
 import type { FilterName } from "./statements.ts";
+
+/** One instance, as a list shows it. Times are ISO 8601 in UTC. */
+export interface SagaSummary {
+  readonly id: string;
+  readonly type: string;
+  /** The version of the definition it began with and ends with. */
+  readonly definitionVersion: number;
+  /** Its key: there is one instance for each. */
+  readonly correlationId: string;
+  readonly status: SagaStatus;
+  readonly currentStep: string | null;
+  readonly waitsFor: string | null;
+  readonly waitingSince: string | null;
+  /** How many transitions it has made. */
+  readonly version: number;
+  readonly lastError: string | null;
+  readonly retryCount: number;
+  readonly traceId: string;
+  /** The correlation id of the message that started it, and of everything it sends. */
+  readonly messageCorrelationId: string;
+  readonly parent: { readonly id: string; readonly step: string } | null;
+  /** When a worker must process it next, also without new input. */
+  readonly dueAt: string | null;
+  readonly claimedBy: string | null;
+  readonly claimedUntil: string | null;
+  readonly createdAt: string;
+  readonly updatedAt: string;
+  readonly completedAt: string | null;
+}
+
+export interface SummaryRow extends Omit<SagaSummary, "parent"> {
+  readonly parentId: string | null;
+  readonly parentStep: string | null;
+}
+
+export function toSummary({ parentId, parentStep, ...rest }: SummaryRow): SagaSummary {
+  return { ...rest, parent: parentId === null ? null : { id: parentId, step: parentStep ?? "" } };
+}
 
 export interface SagaFilter {
   readonly type?: string;
@@ -58,4 +97,174 @@ export async function listSagas(
   }
   const { rows } = await database.run<SummaryRow>(sql.listSagas(names), params);
   return rows.map(toSummary);
+}
+
+/** Something a person has to decide, or had to. */
+export interface Incident {
+  readonly id: string;
+  readonly sagaId: string;
+  readonly type: string;
+  readonly correlationId: string;
+  /** The steps that failed for good. */
+  readonly steps: readonly string[];
+  readonly error: string;
+  readonly openedAt: string;
+  readonly closedAt: string | null;
+  /** The status it went to when it was closed. */
+  readonly resolution: string | null;
+}
+
+export interface IncidentFilter {
+  /** True for open ones only, false for closed ones only. Default: open ones. */
+  readonly open?: boolean | "both";
+  readonly type?: string;
+  readonly sagaId?: string;
+  /** At most this many, newest first; up to 10,000. Default 50. */
+  readonly limit?: number;
+  /** Only those older than this one: the last id of the page before. */
+  readonly after?: string;
+}
+
+interface IncidentRow extends Omit<Incident, "steps"> {
+  readonly steps: string;
+}
+
+export async function listIncidents(
+  { database, sql }: SagaAdmin,
+  filter: IncidentFilter = {},
+): Promise<readonly Incident[]> {
+  rejectUnknownKeys("sagas.incidents", filter, ["open", "type", "sagaId", "limit", "after"]);
+  const { open = true, type = null, sagaId = null, limit = 50, after = null } = filter;
+  wholeNumber("sagas.incidents: limit", limit, { min: 1, max: 10_000 });
+  if (open !== "both") flag("sagas.incidents: open", open);
+  if (after !== null) text("sagas.incidents: after", after, { pattern: /^\d{1,18}$/ });
+  const params = [limit, open === "both" ? null : open, type, sagaId, after];
+  const { rows } = await database.run<IncidentRow>(sql.incidents, params);
+  return rows.map((row) => ({ ...row, steps: JSON.parse(row.steps) as string[] }));
+}
+
+/**
+ * `incident`: failed, an operator must decide. `unclaimed`: due, but no worker claims it. `held`: claimed by a worker
+ * without progress. `slow`: a reply is overdue.
+ */
+export type StuckReason = "incident" | "unclaimed" | "held" | "slow";
+
+export interface StuckSaga extends SagaSummary {
+  readonly reason: StuckReason;
+  readonly why: string;
+  readonly whatToDo: string;
+}
+
+export interface StuckOptions {
+  /** Minimum time without progress. Incidents are always listed. Default "10m". */
+  readonly olderThan?: Duration | number;
+  readonly type?: string;
+  /** At most this many, the most urgent first; up to 10,000. Default 100. */
+  readonly limit?: number;
+}
+
+interface StuckRow extends SummaryRow {
+  readonly reason: StuckReason;
+  /** Since when something is due or has come: never in the future. */
+  readonly overdueSince: string | null;
+  /** Of those that failed. */
+  readonly state: string | null;
+}
+
+/** Finds instances that need an operator, each with the reason and what to do. Throws OPTIONS_INVALID. */
+export async function findStuckSagas(
+  admin: SagaAdmin,
+  options: StuckOptions = {},
+): Promise<readonly StuckSaga[]> {
+  rejectUnknownKeys("sagas.stuck", options, ["olderThan", "type", "limit"]);
+  const { olderThan = "10m", type, limit = 100 } = options;
+  const olderThanMs = milliseconds("sagas.stuck: olderThan", olderThan, { max: MAX_AGE_MS });
+  wholeNumber("sagas.stuck: limit", limit, { min: 1, max: 10_000 });
+  if (type !== undefined) text("sagas.stuck: type", type);
+  const { rows } = await admin.database.run<StuckRow>(admin.sql.stuck, [olderThanMs, type ?? null, limit]);
+  return rows.map(({ reason, overdueSince, state, ...summary }) => ({
+    ...toSummary(summary),
+    reason,
+    ...explainStuck(admin, { ...summary, reason, overdueSince, state }),
+  }));
+}
+
+function explainStuck(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | "whatToDo"> {
+  const { type, definitionVersion: version } = row;
+  switch (row.reason) {
+    case "incident":
+      return {
+        why: failuresText(row),
+        whatToDo: adviceFor(row),
+      };
+    case "unclaimed":
+      return unclaimedText(admin, row, `${type} version ${version}`);
+    case "held":
+      return {
+        why: `Worker ${row.claimedBy ?? "?"} has had it since before ${row.overdueSince ?? "?"} without getting on.`,
+        whatToDo: "Look at that worker. If it hangs, stop it: another one takes over when its lease is over.",
+      };
+    case "slow":
+      return {
+        why: `Nothing has happened since ${row.updatedAt}; it waits for ${row.waitsFor ?? "?"}.`,
+        whatToDo: `Check the consumer that should reply, and its dead letters. It gives up at ${row.dueAt ?? "no time"}.`,
+      };
+  }
+}
+
+function adviceFor(row: StuckRow): string {
+  const { id, type, lastError: error } = row;
+  if (error === SUBJECT_ERASED) {
+    return `Nothing can be undone without its state. Close it: sagabox privacy end-saga ${id} --reason …`;
+  }
+  if (readState(row)?.mismatches !== undefined) {
+    return (
+      "Run a worker with the definition that it began with and retry; or skip the step; or cancel the saga. " +
+      `See what changed: sagabox saga check --app <module> --type ${type}`
+    );
+  }
+  return `Repair the cause and retry; or do it by hand and settle it; or skip it. See: sagabox saga show ${id}`;
+}
+
+function readState({ state }: StuckRow): SagaState | null {
+  const isReadable = state !== null && !state.startsWith('{"$sealed"');
+  return isReadable ? (decodeJson(state) as unknown as SagaState) : null;
+}
+
+function failuresText(row: StuckRow): string {
+  const { currentStep: step, lastError: error } = row;
+  const kept = readState(row);
+  const places = kept === null ? [] : findStuckSteps(kept);
+  const failures = places.map((place) => {
+    const mismatch = kept?.mismatches?.[place];
+    return mismatch === undefined
+      ? stepFailureText(place, kept?.records[place] ?? {})
+      : `step ${place}: ${mismatch}`;
+  });
+  const text = failures.length === 0 ? stepFailureText(step ?? "?", { error }) : failures.join("; ");
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+}
+
+function unclaimedText(
+  { definitionOf }: SagaAdmin,
+  { type, definitionVersion: version, overdueSince: since }: StuckRow,
+  name: string,
+): Pick<StuckSaga, "why" | "whatToDo"> {
+  const known = definitionOf(type, version) !== undefined;
+  return {
+    why: `Something has been due since ${since ?? "?"}, and no worker has taken it.${known ? "" : ` Perhaps none knows ${name}.`}`,
+    whatToDo: `Run a worker that registers ${name}, and look whether workers reach the database.`,
+  };
+}
+
+interface FailedStep {
+  readonly error?: string | null | undefined;
+  readonly undo?: { readonly status: string; readonly error?: string | null | undefined } | null | undefined;
+}
+
+/** Describes the failure of a step or of its undo. */
+export function stepFailureText(place: string, { error, undo }: FailedStep): string {
+  const [what, why] =
+    undo?.status === "failed" ? [`the undo of ${place}`, undo.error] : [`step ${place}`, error];
+  return `${what} failed for good: ${why ?? "unknown"}`;
 }

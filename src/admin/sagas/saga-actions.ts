@@ -1,5 +1,12 @@
 import { SagaboxError } from "../../errors/index.ts";
-import { encodeJson, type Json, SUBJECT_ERASED } from "../../message/index.ts";
+import {
+  type AnyEvent,
+  encodeJson,
+  type InputOf,
+  type Json,
+  SUBJECT_ERASED,
+  validate,
+} from "../../message/index.ts";
 import { findNearest, rejectUnknownKeys, text } from "../../options/index.ts";
 import {
   decide,
@@ -16,12 +23,12 @@ import {
   type SagaState,
   type StepRecord,
 } from "../../saga/index.ts";
-import type { AdminTransaction } from "../explaining-database.ts";
+import type { AdminTransaction } from "../admin-database.ts";
 import { auditFailure, notFound, readOperator, type SagaAdmin } from "./saga-admin.ts";
 
 export interface ActionResult {
   readonly sagaId: string;
-  /** False when it was so already, or the same had been asked before and waits to be done: nothing was added. */
+  /** False if nothing was added, because the request is already done or pending. */
   readonly accepted: boolean;
 }
 
@@ -30,7 +37,7 @@ export interface StepAction extends Operator {
   readonly step: string;
 }
 
-/** Tries a step that failed for good, or its undo, again from its first attempt. Without a step: all that failed. */
+/** Retries a failed step or its undo from the first attempt; without `step`, all failed ones. Throws SAGA_ACTION_REFUSED. */
 export function retryStep(
   admin: SagaAdmin,
   id: string,
@@ -41,13 +48,13 @@ export function retryStep(
   return act(admin, id, { kind: "retry", ...place, by });
 }
 
-/** Goes on as if the step, or its undo, were not there. What it did, if anything, stays. */
+/** Skips a failed step or its undo, and continues. Effects of the step stay. Throws SAGA_ACTION_REFUSED. */
 export function skipStep(admin: SagaAdmin, id: string, options: StepAction): Promise<ActionResult> {
   const by = checkOperator("sagas.skip", options, ["step"]);
   return act(admin, id, { kind: "skip", place: checkStepName("sagas.skip", options.step), by });
 }
 
-/** A person did what the step, or its undo, should have done; `result` is what it would have returned. */
+/** Marks a failed step or its undo as done by hand, with its `result`. Throws SAGA_ACTION_REFUSED. */
 export function settleStep(
   admin: SagaAdmin,
   id: string,
@@ -94,7 +101,7 @@ async function act(
       (tx) => loadById(admin, tx, id),
       async (tx, instance) => {
         const place = "place" in asked ? (asked.place ?? "") : "";
-        // The version makes the second of two equal wishes the same letter as the first.
+        // With the version in its id, a repeated request is recognised as a duplicate.
         const letter = `${asked.kind}:${instance.id}:${instance.version}:${place}`;
         return postInput(admin, tx, instance, { letter, cause: `operator:${asked.by.actor}`, asked });
       },
@@ -108,7 +115,7 @@ export async function loadById(admin: SagaAdmin, tx: AdminTransaction, id: strin
   return openOrRefuse(admin, tx, row);
 }
 
-/** The instance, or an error when nothing can be decided about it. */
+/** Decrypts the instance. Throws SAGA_ACTION_REFUSED if its state is erased or its key is missing. */
 export async function openOrRefuse(
   { vault }: SagaAdmin,
   tx: AdminTransaction,
@@ -150,7 +157,7 @@ export interface OperatorInput {
   readonly asked: RequestedAction;
 }
 
-/** Leaves the wish for a worker that knows the definition; one that is refused is written down as well. */
+/** Stores the request as pending input for a worker that knows the definition. A refused request is recorded as well. */
 export async function postInput(
   { sagas, definitionOf }: SagaAdmin,
   tx: AdminTransaction,
@@ -175,13 +182,13 @@ export async function postInput(
   return { sagaId: id, accepted: rows.length === 1 };
 }
 
-/** What a person may ask of an instance. */
+/** Actions that an operator may request. */
 type RequestedAction = Extract<
   SagaInput,
   { readonly kind: "compensate" | "cancel" | "retry" | "skip" | "settle" | "event" }
 >;
 
-/** `already`: what is asked for is so, or on its way, and nothing needs to be done. */
+/** `already`: the requested state is reached or in progress. */
 type Judgement =
   { readonly kind: "possible" | "already" } | { readonly kind: "refused"; readonly why: string };
 
@@ -190,8 +197,8 @@ const already: Judgement = { kind: "already" };
 const refuseAction = (why: string): Judgement => ({ kind: "refused", why });
 
 /**
- * What can be seen to be useless before a worker has a look. Where the definition is known the decision itself is tried
- * out; the worker decides again when it takes it up.
+ * Refuses a request that cannot succeed. If the definition is known, the decision is tried out; the worker decides again
+ * when it processes the request.
  */
 function judgeAction(
   instance: LoadedInstance,
@@ -259,4 +266,54 @@ function suggestStep(written: string, failed: readonly string[], { records }: Sa
   const meant = findNearest(written, Object.keys(records));
   if (meant !== undefined) return ` Did you mean "${meant}"?`;
   return failed.length === 0 ? "" : ` What failed is: ${failed.join(", ")}.`;
+}
+
+/** An instance, by its id or by its type and key. */
+export type SagaTarget =
+  string | { readonly sagaId: string } | { readonly type: string; readonly key: string };
+
+export interface SignalOptions extends Operator {
+  /** Id of the signal. A second signal with this id to the same instance has no effect. */
+  readonly id: string;
+}
+
+/** Delivers an event to an instance without publishing it. Throws SAGA_NOT_FOUND, SAGA_ACTION_REFUSED or PAYLOAD_INVALID. */
+export async function signalSaga<E extends AnyEvent>(
+  admin: SagaAdmin,
+  target: SagaTarget,
+  event: E,
+  data: InputOf<E>,
+  options: SignalOptions,
+): Promise<ActionResult> {
+  rejectUnknownKeys("sagas.signal", options, ["actor", "reason", "id"]);
+  const by = readOperator("sagas.signal", options);
+  const id = text("sagas.signal: id", options.id);
+  const checked = (await validate(event, data)) as Json;
+  encodeJson(checked); // refuses here what could not be kept
+  const { sql, sagas } = admin;
+  const entry = { ...by, action: "saga.signal", target: { kind: "saga", id: describeTarget(target) } };
+  const perform = (): Promise<ActionResult> =>
+    runLocked(
+      admin,
+      async (tx) => {
+        if (typeof target === "string") return loadById(admin, tx, target);
+        if ("sagaId" in target) return loadById(admin, tx, target.sagaId);
+        const { rows } = await tx.run<InstanceRow>(sagas.loadByKey, [target.type, target.key]);
+        if (rows[0] === undefined) throw notFound(`${target.type} ${target.key}`);
+        return openOrRefuse(admin, tx, rows[0]);
+      },
+      async (tx, instance) => {
+        const cause = `signal:${id}`;
+        const heard = await tx.run(sql.heard, [instance.id, cause]);
+        if (heard.rows.length > 0) return { sagaId: instance.id, accepted: false };
+        const asked = { kind: "event", id, type: event.name, data: checked, by } as const;
+        return postInput(admin, tx, instance, { letter: `signal:${instance.id}:${id}`, cause, asked });
+      },
+    );
+  return auditFailure(admin, entry, perform);
+}
+
+function describeTarget(target: SagaTarget): string {
+  if (typeof target === "string") return target;
+  return "sagaId" in target ? target.sagaId : `${target.type} ${target.key}`;
 }

@@ -1,15 +1,16 @@
-import { AuditWriter, type AuditEntry } from "../../audit/index.ts";
+import { type AuditEntry, AuditWriter } from "../../audit/index.ts";
 import { isSagaboxError, SagaboxError } from "../../errors/index.ts";
 import { text } from "../../options/index.ts";
+import { createPrivacyEngine, createSagaVault, readPrivacySettings } from "../../privacy/index.ts";
 import {
   definitionStatements,
-  sagaStatements,
   type Operator,
   type SagaDefinition,
+  sagaStatements,
   type SagaVault,
 } from "../../saga/index.ts";
-import { quoteSchema, type Database } from "../../storage/index.ts";
-import { explainingDatabase, type AdminDatabase } from "../explaining-database.ts";
+import { type Database, quoteSchema } from "../../storage/index.ts";
+import { type AdminDatabase, explainingDatabase } from "../admin-database.ts";
 import { adminStatements } from "./statements.ts";
 
 /** What the operations on sagas work with. */
@@ -25,7 +26,7 @@ export interface SagaAdmin {
   readonly names: () => readonly string[];
   /** All definitions that are known here, every version of them. */
   readonly known: () => readonly SagaDefinition[];
-  /** Opens sagas about persons; without it they are shown as sealed. */
+  /** Decrypts sagas with personal data; without it they are shown as encrypted. */
   readonly vault?: SagaVault | undefined;
 }
 
@@ -51,8 +52,8 @@ export function createSagaAdmin(
 }
 
 /**
- * What a saga does, or refuses, is in its own history with who and why. What never got that far, because there is no
- * such saga or something broke, is written to the other log.
+ * Records failed actions in the action log. Accepted and refused actions are in the history of the saga itself; this
+ * covers unknown sagas and errors.
  */
 export async function auditFailure<T>(
   { audit, database }: SagaAdmin,
@@ -69,7 +70,7 @@ export async function auditFailure<T>(
   }
 }
 
-/** Nobody changes anything without saying who they are and why. */
+/** Validates actor and reason, which every change requires. Throws OPTIONS_INVALID. */
 export function readOperator(where: string, { actor, reason }: Operator): Operator {
   return {
     actor: rejectBlank(`${where}: actor`, text(`${where}: actor`, actor)),
@@ -87,4 +88,21 @@ export function notFound(id: string): SagaboxError {
     "SAGA_NOT_FOUND",
     `There is no saga ${JSON.stringify(id.slice(0, 300))}. List the sagas to see their ids; ended ones are forgotten after their retention.`,
   );
+}
+
+/** A key ring from the environment: its text, or a file with it. */
+export interface KeyRingSource {
+  readonly text: string | undefined;
+  readonly file: string | undefined;
+}
+
+/** Validates the keys, and returns a function that creates the vault to decrypt sagas; undefined without keys. */
+export function readSagaKeys(
+  given: KeyRingSource,
+): (database: Database, schema: string) => SagaVault | undefined {
+  const settings = readPrivacySettings({}, given);
+  return (database, schema) => {
+    const engine = createPrivacyEngine({ database, schema, settings });
+    return engine === undefined ? undefined : createSagaVault(engine);
+  };
 }

@@ -81,7 +81,7 @@ export function adminStatements(schema: string) {
           and ($5::bigint is null or incident.id < $5::bigint)
         order by incident.id desc limit $1::integer`,
     ),
-    // Whoever waits for an event, a time or a child may do so for long; the others have somebody who should have answered.
+    // A saga may wait long for an event, a time or a child. A saga that waits for a command's reply counts as slow.
     stuck: defineStatement(
       "sagabox.admin.stuck",
       `with horizon as materialized (

@@ -44,7 +44,7 @@ export function chooseMeasurement(measured: readonly Measurement[]): Measurement
     .toSorted((a, b) => a.concurrency - b.concurrency || a.batchSize - b.batchSize)[0];
 }
 
-/** Pure. Fewer handlers need fewer connections, so the same holds for them. */
+/** Returns the smallest number of handlers within 5 % of the fastest. Pure. */
 export function chooseHandling(measured: readonly Handling[]): Handling | undefined {
   const best = Math.max(0, ...measured.map(({ handled }) => handled.perSecond));
   return measured

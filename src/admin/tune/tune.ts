@@ -210,7 +210,7 @@ export interface TuneOptions {
   readonly handlers?: readonly number[];
   /** Of the database server. */
   readonly cores: number;
-  /** Whether `cores` was given by somebody who knows. */
+  /** True if `cores` is known to be that of the server, not guessed. */
   readonly coresKnown?: boolean;
   readonly signal?: AbortSignal;
   readonly onMeasured?: (done: number, total: number, last: Measurement | Handling) => void;
@@ -226,7 +226,7 @@ export interface TuneReport {
   readonly proposals: readonly Proposal[];
 }
 
-/** Measures on the server itself, in a schema of its own that is dropped at the end, whatever happens. */
+/** Measures on the server, in a scratch schema that is always dropped at the end. Throws STORAGE_PERMISSION_DENIED. */
 export async function tune(database: Database, options: TuneOptions): Promise<TuneReport> {
   const { batchSizes = tuneBatchSizes, concurrencies = tuneConcurrencies, signal } = options;
   const seconds = wholeNumber("tune: seconds", options.seconds ?? 60, { min: 1, max: 3_600 });

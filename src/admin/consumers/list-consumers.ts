@@ -1,9 +1,30 @@
-import { inboxStatements, inboxStats, type ConsumerStats } from "../../inbox/index.ts";
-import { milliseconds, rejectUnknownKeys, text, wholeNumber, type Duration } from "../../options/index.ts";
-import { quoteSchema, type Database } from "../../storage/index.ts";
+import { findNearest, SagaboxError } from "../../errors/index.ts";
+import { type ConsumerStats, inboxStatements, inboxStats } from "../../inbox/index.ts";
+import { type Duration, milliseconds, rejectUnknownKeys, text, wholeNumber } from "../../options/index.ts";
+import { type Database, type Queryable, quoteSchema } from "../../storage/index.ts";
 import { consumerStatements } from "./statements.ts";
 
-/** One message that one consumer has handled. */
+/** Lists consumers that subscribe in this database and, unless `subscribed` is true, those that only have inbox rows. */
+export async function listConsumerNames(
+  database: Queryable,
+  schema: string,
+  { subscribed = false }: { readonly subscribed?: boolean } = {},
+): Promise<readonly string[]> {
+  const { names } = consumerStatements(quoteSchema(schema));
+  return (await database.run<{ name: string }>(names, [subscribed])).rows.map(({ name }) => name);
+}
+
+export function unknownConsumer(consumer: string, known: readonly string[]): SagaboxError {
+  const meant = findNearest(consumer, known);
+  const some = `${known.slice(0, 20).join(", ")}${known.length > 20 ? ` and ${known.length - 20} more` : ""}`;
+  const hint = known.length === 0 ? "It knows none." : `It knows: ${some}.`;
+  return new SagaboxError(
+    "CONSUMER_NOT_FOUND",
+    `This database knows no consumer ${JSON.stringify(consumer)}. ${meant === undefined ? "" : `Did you mean ${meant}? `}${hint}`,
+  );
+}
+
+/** A message handled by one consumer. */
 export interface HandledMessage {
   readonly consumer: string;
   readonly messageId: string;
@@ -11,16 +32,16 @@ export interface HandledMessage {
   readonly type: string;
   readonly handledAt: string;
   readonly durationMs: number | null;
-  /** False when nothing was done for it: it was refused, or settled before it came. */
+  /** False if the message had no effect, because it was refused or already settled. */
   readonly hasEffect: boolean;
-  /** The earlier command whose effect counts for this one too. */
+  /** The earlier command whose effect also counts for this one. */
   readonly effectOf: string | null;
-  /** The command that took it back. */
+  /** The command that undid the effect. */
   readonly undoneBy: string | null;
 }
 
 export interface HandledFilter {
-  /** How far back. Default one hour. */
+  /** Only messages handled within this time. Default "1h". */
   readonly since?: Duration | number;
   readonly consumer?: string;
   readonly topic?: string;
@@ -30,7 +51,7 @@ export interface HandledFilter {
 
 const DAY_MS = 86_400_000;
 
-/** What was handled lately, newest first. */
+/** Lists recently handled messages, newest first. Throws OPTIONS_INVALID for an invalid filter. */
 export async function listHandled(
   database: Database,
   schema: string,
@@ -47,7 +68,7 @@ export async function listHandled(
   return (await database.run<Row>(list, [limit, sinceMs, consumer, topic, type])).rows.map(toHandledMessage);
 }
 
-/** Who has handled one message. */
+/** Lists the consumers that handled a message. */
 export async function listHandlersFor(
   database: Database,
   schema: string,
@@ -58,7 +79,7 @@ export async function listHandlersFor(
   return (await database.run<Row>(show, [messageId])).rows.map(toHandledMessage);
 }
 
-/** How much each consumer has handled. Counts every row that is kept. */
+/** Counts the handled messages of each consumer. Reads every inbox row. */
 export function handledStats(
   database: Database,
   schema: string,

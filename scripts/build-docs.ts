@@ -141,7 +141,7 @@ function sagaMachine(): string {
   return `## An instance of a saga
 
 The status is never set by itself: it follows from the state of the steps (\`src/saga/decide.ts\`), and is stored beside it
-for those who search. \`src/saga/status-moves.ts\` lists every move. Each is a line of \`saga_audit_log\`, with its cause.
+for those who search. \`src/saga/state.ts\` lists every move. Each is a line of \`saga_audit_log\`, with its cause.
 
 \`\`\`mermaid
 ${statusDiagram()}

@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { orderFlow, recordedPath } from "../../test/support/flows.ts";
-import { flowDiagram } from "./diagram.ts";
+import { flowDiagram, flowPathDiagram } from "./diagram.ts";
 import { buildPath, type FlowPath } from "./flow-path.ts";
-import { flowPathDiagram } from "./path-diagram.ts";
 
 test("F11: the flow diagram marks failures and draws compensations dashed", () => {
   expect(flowDiagram(orderFlow)).toBe(

@@ -1,5 +1,7 @@
-import { mermaidText } from "../telemetry/index.ts";
-import { reactionsTo, findDeclaredRole, type Flow } from "./flow.ts";
+import { durationText, mermaidText } from "../telemetry/index.ts";
+import type { FlowPath } from "./flow-path.ts";
+import { findDeclaredRole, type Flow, reactionsTo } from "./flow.ts";
+import type { FlowStep } from "./judge-path.ts";
 
 /** Draws a flow as a Mermaid flowchart: failures in red, compensations dashed, first and final events rounded. */
 export function flowDiagram(flow: Flow): string {
@@ -40,4 +42,37 @@ function classes(flow: Flow, names: readonly string[], id: (event: string) => st
     if (members.length === 0) return [];
     return [`  classDef ${role} ${styles[role]}`, `  class ${members.join(",")} ${role}`];
   });
+}
+
+/** Draws a path as a Mermaid sequence diagram: publisher, time and receivers of each event, and pending reactions. */
+export function flowPathDiagram(path: FlowPath): string {
+  const services = [
+    ...new Set([...path.steps.map(({ source }) => source), ...path.waitsFor.map(({ by }) => by)]),
+  ];
+  const id = (service: string): string => `s${services.indexOf(service) + 1}`;
+  return [
+    "sequenceDiagram",
+    `  title ${mermaidText(`${path.flow} ${path.correlationId}: ${path.status}`)}`,
+    ...services.map((service) => `  participant ${id(service)} as ${mermaidText(service)}`),
+    ...path.steps.flatMap((step) => lines(path, step, id)),
+    ...path.waitsFor.map(
+      ({ by, oneOf }) => `  Note over ${id(by)}: waits for ${mermaidText(oneOf.map(joinNames).join(" or "))}`,
+    ),
+  ].join("\n");
+}
+
+function lines(path: FlowPath, step: FlowStep, id: (service: string) => string): string[] {
+  const arrow = { failure: "-x", undo: "-->>", begin: "->>", effect: "->>", unknown: "->>" }[step.role];
+  const label = mermaidText(`${step.type} +${durationText(step.sinceBeginMs)}`);
+  const reacting = [
+    ...path.steps.filter(({ parent }) => parent === step.messageId).map(({ source }) => source),
+    ...path.waitsFor.filter(({ after }) => after.messageId === step.messageId).map(({ by }) => by),
+  ];
+  if (reacting.length === 0)
+    return [`  Note over ${id(step.source)}: ${step.role === "undo" ? "undone by " : ""}${label}`];
+  return [...new Set(reacting)].map((service) => `  ${id(step.source)}${arrow}${id(service)}: ${label}`);
+}
+
+function joinNames(events: readonly string[]): string {
+  return events.join(" + ");
 }

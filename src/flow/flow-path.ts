@@ -1,8 +1,6 @@
 import { quoteSchema, toArrayLiteral, type Database } from "../storage/index.ts";
-import type { Flow } from "./flow.ts";
+import { type Flow, groupBy, type RecordedEvent } from "./flow.ts";
 import { judgePath, type Judgement } from "./judge-path.ts";
-import type { RecordedEvent } from "./recorded-event.ts";
-import { groupBy } from "./group-by.ts";
 import { flowStatements } from "./statements.ts";
 
 /** The recorded events of one correlation id and one flow, with their status. Times are ISO 8601 in UTC. */

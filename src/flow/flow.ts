@@ -57,3 +57,34 @@ export function findDeclaredRole(flow: Flow, event: string): EventRole {
   );
   return roles.find((role) => role === "failure") ?? roles[0] ?? "unknown";
 }
+
+/** An event as the watching consumer recorded it. Times are ISO 8601 in UTC. */
+export interface RecordedEvent {
+  readonly flow: string;
+  readonly messageId: string;
+  readonly correlationId: string;
+  readonly type: string;
+  /** Id of the message whose handler published it; null when it was published outside a handler. */
+  readonly causationId: string | null;
+  /** The service that published it. */
+  readonly source: string;
+  readonly key: string | null;
+  /** Time of publication, from the clock of the publisher's database. */
+  readonly happenedAt: string;
+  /** Time of recording, from the clock of the watching database. */
+  readonly recordedAt: string;
+}
+
+/** Groups items by key. Groups are in the order of their first item. */
+export function groupBy<T>(
+  list: readonly T[],
+  keyOf: (item: T) => string,
+): ReadonlyMap<string, readonly T[]> {
+  const groups = new Map<string, T[]>();
+  for (const item of list) {
+    const group = groups.get(keyOf(item));
+    if (group === undefined) groups.set(keyOf(item), [item]);
+    else group.push(item);
+  }
+  return groups;
+}

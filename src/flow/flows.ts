@@ -1,13 +1,10 @@
 import { SagaboxError } from "../errors/index.ts";
-import type { HandlerRegistry } from "../inbox/index.ts";
-import { milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
-import type { Database } from "../storage/index.ts";
-import type { Flow } from "./flow.ts";
-import { buildPath, readRecordedEvents, type FlowPath } from "./flow-path.ts";
-import { forgetFlowEvents, type ForgetFlowEventsOptions } from "./forget-flow-events.ts";
-import { groupBy } from "./group-by.ts";
-import { findOpenPaths } from "./open-paths.ts";
-import { watchFlow, type WatchOptions } from "./watch-flow.ts";
+import type { HandlerOptions, HandlerRegistry } from "../inbox/index.ts";
+import { type Duration, milliseconds, rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
+import { type Database, quoteSchema, toArrayLiteral } from "../storage/index.ts";
+import { buildPath, type FlowPath, readFlowPaths, readRecordedEvents } from "./flow-path.ts";
+import { type Flow, groupBy } from "./flow.ts";
+import { flowStatements } from "./statements.ts";
 
 export interface UnfinishedOptions {
   /** Only paths without a new event for this long. Default "15m". */
@@ -80,4 +77,103 @@ export class Flows {
     }
     return forgetFlowEvents(database, schema, options);
   }
+}
+
+export interface WatchOptions {
+  /** Consumer name. Default `flow.<name>`. Services with separate databases need different names, else they compete. */
+  readonly consumer?: string;
+  /** Start position of a new consumer. Default "now": earlier events of running paths are not recorded. */
+  readonly from?: HandlerOptions["from"];
+}
+
+/** Registers a consumer that records each event of the flow once. */
+export function watchFlow(
+  registry: HandlerRegistry,
+  schema: string,
+  flow: Flow,
+  options: WatchOptions = {},
+): void {
+  rejectUnknownKeys("flows.watch", options, ["consumer", "from"]);
+  const consumer = text("flows.watch.consumer", options.consumer ?? `flow.${flow.name}`);
+  const { record } = flowStatements(quoteSchema(schema));
+  for (const contract of flow.events) {
+    registry.on(contract, {
+      consumer,
+      ...(options.from === undefined ? {} : { from: options.from }),
+      statement: ({ id, correlationId, type, causationId, source, key, writtenAt }) => ({
+        text: record,
+        params: [flow.name, id, correlationId, type, causationId, source, key, writtenAt],
+      }),
+    });
+  }
+}
+
+const PAGE = 200;
+
+export interface OpenPathsOptions {
+  /** Only paths without a new event for this many milliseconds. */
+  readonly idleMs: number;
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Iterates over the unfinished paths of a flow, longest idle first. Finished paths found in the process are marked as
+ * closed, so that later calls skip them.
+ */
+export async function* findOpenPaths(
+  database: Database,
+  schema: string,
+  flow: Flow,
+  { idleMs, signal }: OpenPathsOptions,
+): AsyncGenerator<FlowPath, void, undefined> {
+  const sql = flowStatements(quoteSchema(schema));
+  let cursor: IdleRow = { seen_at: "-infinity", correlation_id: "" };
+  while (signal?.aborted !== true) {
+    const after = [cursor.seen_at, cursor.correlation_id];
+    const { rows } = await database.run<IdleRow>(sql.quiet, [flow.name, idleMs, ...after, PAGE]);
+    const ids = rows.map(({ correlation_id }) => correlation_id);
+    const paths = ids.length === 0 ? [] : await readFlowPaths(database, schema, flow, ids);
+    const done = paths.filter(isOver).flatMap(({ steps }) => steps.map(({ messageId }) => messageId));
+    if (done.length > 0) await database.run(sql.close, [flow.name, toArrayLiteral(done)]);
+    yield* paths.filter((path) => !isOver(path));
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < PAGE) return;
+    cursor = last;
+  }
+}
+
+/** A failed path is not over: it has an effect that is not undone. */
+function isOver({ status }: FlowPath): boolean {
+  return status === "completed" || status === "compensated";
+}
+
+interface IdleRow {
+  readonly correlation_id: string;
+  readonly seen_at: string;
+}
+
+const BATCH = 5_000;
+
+export interface ForgetFlowEventsOptions {
+  readonly olderThanMs: number;
+  /** Upper bound for the rows that one statement deletes. Default 5,000. */
+  readonly batchSize?: number;
+  /** Stops the deletion between two batches. */
+  readonly signal?: AbortSignal;
+}
+
+/** Deletes paths without a new event for `olderThanMs`, finished or not. Resolves with the number of deleted events. */
+export async function forgetFlowEvents(
+  database: Database,
+  schema: string,
+  { olderThanMs, batchSize = BATCH, signal }: ForgetFlowEventsOptions,
+): Promise<number> {
+  const { forget } = flowStatements(quoteSchema(schema));
+  let total = 0;
+  while (signal?.aborted !== true) {
+    const { rowCount } = await database.run(forget, [olderThanMs, batchSize]);
+    total += rowCount;
+    if (rowCount < batchSize) break;
+  }
+  return total;
 }

@@ -1,6 +1,12 @@
-import { publishedBy, reactionsTo, type Flow, type Outcome, type Reaction } from "./flow.ts";
-import { groupBy } from "./group-by.ts";
-import type { RecordedEvent } from "./recorded-event.ts";
+import {
+  type Flow,
+  groupBy,
+  type Outcome,
+  publishedBy,
+  type Reaction,
+  reactionsTo,
+  type RecordedEvent,
+} from "./flow.ts";
 
 /** A reaction that is due because its trigger happened, with the events it has published so far. */
 export interface DueReaction {

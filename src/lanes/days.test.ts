@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { HistoryDays } from "./reader.ts";
-import type { ReadRow } from "./read.ts";
+import type { ReadRow } from "./lane-row.ts";
 
 const NOON = Date.parse("2026-03-01T12:00:00Z");
 const rows = (...days: string[]) => days.map((writtenOn) => ({ row: { writtenOn } }) as ReadRow);

@@ -5,8 +5,8 @@ import { relays, until } from "../../test/support/relays.ts";
 import { locateProcess } from "../runtime/index.ts";
 import { SessionHolder } from "../storage/index.ts";
 import { laneSettings } from "./options.ts";
+import { LANES } from "./ownership-statements.ts";
 import { LaneOwnership } from "./ownership.ts";
-import { LANES } from "./share.ts";
 
 const onLinux = test.skipIf(process.platform !== "linux");
 

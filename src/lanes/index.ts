@@ -2,7 +2,7 @@
 // of such a table. One worker owns a lane at a time, under a lease, a fence and a token. The reader scans the lanes
 // of its worker without row locks, holds back a stream whose first row failed, and never returns a row twice. The
 // outbox relay and the PostgreSQL transport use it.
-export { LANES, fairShare } from "./share.ts";
+export { LANES, fairShare } from "./ownership-statements.ts";
 export { laneSettings, type LaneOptions, type LaneSettings } from "./options.ts";
 export { LaneOwnership, type Claim, type LaneWorker } from "./ownership.ts";
 export { isWorking } from "./ownership-statements.ts";
@@ -22,7 +22,7 @@ export {
   type ClaimedLane,
   type LaneTable,
 } from "./statements.ts";
-export { parseRead } from "./read.ts";
+export { parseRead } from "./lane-row.ts";
 export { rowKeyParams, type BuildSettle, type SettleResult } from "./settle.ts";
-export { LockTolerantSettling, type SettleVariants } from "./lock-tolerant-settling.ts";
+export { LockTolerantSettling, type SettleVariants } from "./settle.ts";
 export { WakeUp, encodeChangedHints, decodeHint, encodeHint, wakeUpChannel, type Hint } from "./wake-up.ts";

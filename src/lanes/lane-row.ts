@@ -1,6 +1,8 @@
 import { toError } from "../errors/index.ts";
-import { noHeaders, parseHeaders, type Message, type MessageKind } from "../message/index.ts";
-import { createNameInterner } from "./intern-names.ts";
+import { type Message, type MessageKind, noHeaders, parseHeaders } from "../message/index.ts";
+import { systemClock } from "../runtime/index.ts";
+import { findOrigin, type Queryable } from "../storage/index.ts";
+import type { LaneOwnership } from "./ownership.ts";
 
 const [topicName, typeName, sourceName] = [createNameInterner(), createNameInterner(), createNameInterner()];
 
@@ -263,4 +265,95 @@ function isoTime(text: string): string {
   if (text.length === WHOLE_TIME) return `${text.slice(0, 10)}T${text.slice(11)}Z`;
   const [whole = "", fraction = ""] = text.split(".");
   return `${whole.replace(" ", "T")}.${fraction.padEnd(6, "0")}Z`;
+}
+
+/** The cache is cleared at this size, because topics may be created dynamically. */
+const MAX_NAMES = 1_000;
+
+const names = new Map<string, string>();
+
+/**
+ * Returns a function that replaces equal names by one shared string, so that each row does not keep a slice of its
+ * result set in memory. Use one interner per field: consecutive rows usually repeat the previous name, and one
+ * comparison is cheaper than a lookup.
+ */
+export function createNameInterner(): (name: string) => string {
+  let last = "";
+  return (name) => (name === last ? last : (last = internName(name)));
+}
+
+function internName(name: string): string {
+  const known = names.get(name);
+  if (known !== undefined) return known;
+  if (names.size >= MAX_NAMES) names.clear();
+  const own = copyString(name);
+  names.set(own, own);
+  return own;
+}
+
+/**
+ * Copies a string. V8 keeps the whole parent string alive for a slice of it, so strings that are stored for long
+ * need a copy.
+ */
+export function copyString(text: string): string {
+  return Buffer.from(text).toString();
+}
+
+export const DEFAULT_PRIORITY = 5;
+
+export interface ReadRow {
+  readonly row: LaneRow;
+  /** An earlier row of its stream has another priority and must be handled first. */
+  readonly blocked: boolean;
+  /** The priority of the row, raised by its age. */
+  readonly rank: number;
+}
+
+/** The limits of one read. A read that runs alone also returns held and urgent rows. */
+export interface ReadRequest {
+  readonly limit: number;
+  readonly readers: number;
+  readonly isAlone: boolean;
+}
+
+/** The parsed result of one read statement. */
+export interface Read {
+  readonly moment: ReadMoment | undefined;
+  readonly rows: readonly ReadRow[];
+  /** Returns whether this worker still owns the lane under the claim that was valid when the read began. */
+  readonly isOwned: (lane: number) => boolean;
+}
+
+/** The server and the claims under which a read was started. */
+export interface ReadContext extends Pick<Read, "isOwned"> {
+  readonly origin: ReadOrigin;
+}
+
+export function parseRead(raw: readonly RawRow[], { isOwned, origin }: ReadContext): Read {
+  const messages = packedMessages(raw);
+  const rows: ReadRow[] = [];
+  for (const { rows: several, rank = DEFAULT_PRIORITY } of raw) {
+    if (several === null) continue;
+    for (const text of several.split(ROW_SEPARATOR)) {
+      const fields = text.split(SEPARATOR);
+      rows.push({ row: new PackedRow(fields, messages, origin), blocked: isBlocked(fields), rank });
+    }
+  }
+  return { moment: parseMoment(raw), rows, isOwned };
+}
+
+/** Remembers the current claims of these lanes, so that rows of lanes lost during the read can be dropped. */
+export function startRead(
+  session: Queryable,
+  lanes: readonly number[],
+  ownership: LaneOwnership,
+): ReadContext {
+  const claims = new Map(lanes.map((lane) => [lane, ownership.claim(lane)]));
+  return {
+    origin: { atMs: systemClock.monotonicMs(), server: findOrigin(session)?.server },
+    isOwned(lane) {
+      const claim = ownership.claim(lane);
+      return claim !== undefined && claim === claims.get(lane);
+    },
+  };
 }

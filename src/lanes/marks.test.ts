@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Marks } from "./marks.ts";
+import { Marks } from "./custody.ts";
 
 /** Finishes a read of lane 1 that saw everything up to `position`, with all transactions below `horizon` ended. */
 function read(marks: Marks, position: number, horizon: bigint): void {

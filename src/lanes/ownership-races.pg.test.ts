@@ -2,9 +2,8 @@ import { expect, onTestFinished, test } from "vitest";
 import { relays, until } from "../../test/support/relays.ts";
 import { defineStatement } from "../storage/index.ts";
 import { laneSettings } from "./options.ts";
+import { LANES, ownershipStatements } from "./ownership-statements.ts";
 import { LaneOwnership } from "./ownership.ts";
-import { ownershipStatements } from "./ownership-statements.ts";
-import { LANES } from "./share.ts";
 
 test("rule 4: a member that began to acquire lanes before another one joined takes none of its lanes", async () => {
   const { database, pool, observer, rows } = await relays();

@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from "vitest";
 import { claimOn, relays, until } from "../../test/support/relays.ts";
 import { laneSettings } from "./options.ts";
+import { fairShare, LANES } from "./ownership-statements.ts";
 import { LaneOwnership } from "./ownership.ts";
-import { fairShare, LANES } from "./share.ts";
 
 interface MemberOptions {
   readonly database?: Awaited<ReturnType<typeof relays>>["database"];

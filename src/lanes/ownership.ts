@@ -24,8 +24,13 @@ import {
 } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { LaneSettings } from "./options.ts";
-import { ownershipStatements, type OwnershipStatements } from "./ownership-statements.ts";
-import { fairShare, LANES, preferredLanes } from "./share.ts";
+import {
+  fairShare,
+  LANES,
+  ownershipStatements,
+  type OwnershipStatements,
+  preferredLanes,
+} from "./ownership-statements.ts";
 import { type ClaimedLane, claimParams } from "./statements.ts";
 
 /**

@@ -1,10 +1,20 @@
 import { type Clock, systemClock } from "../runtime/index.ts";
 import { type Queryable, quoteSchema, type Statement, toArrayLiteral } from "../storage/index.ts";
-import { Custody } from "./custody.ts";
-import { isWhole, type LaneRow, messageFor, packedMessages, type RawRow } from "./lane-row.ts";
-import { Marks } from "./marks.ts";
+import { Custody, Marks } from "./custody.ts";
+import {
+  DEFAULT_PRIORITY,
+  isWhole,
+  type LaneRow,
+  messageFor,
+  packedMessages,
+  parseRead,
+  type RawRow,
+  type Read,
+  type ReadRequest,
+  type ReadRow,
+  startRead,
+} from "./lane-row.ts";
 import type { LaneOwnership, LaneWorker } from "./ownership.ts";
-import { DEFAULT_PRIORITY, parseRead, type Read, type ReadRequest, type ReadRow, startRead } from "./read.ts";
 import { type LaneTable, readStatements, type ReadStatements } from "./statements.ts";
 
 export interface LaneReaderOptions {

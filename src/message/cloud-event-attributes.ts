@@ -1,5 +1,4 @@
-import { envelopeVersion } from "./envelope.ts";
-import type { Message } from "./message.ts";
+import { envelopeVersion, type Message } from "./message.ts";
 
 /** Who defines an attribute: CloudEvents, one of its documented extensions, or sagabox. */
 type Origin = "CloudEvents" | "documented extension" | "sagabox";

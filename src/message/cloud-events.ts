@@ -1,14 +1,16 @@
 import { createHash } from "node:crypto";
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
 import { cloudEventAttributes, parseService, toAttributes } from "./cloud-event-attributes.ts";
-import { traceparentOrDerived } from "./decode-envelope.ts";
-import { EnvelopeFields } from "./envelope-fields.ts";
-import { envelopeVersion } from "./envelope.ts";
+import {
+  EnvelopeFields,
+  envelopeVersion,
+  findMember,
+  type Headers,
+  type Message,
+  traceparentOrDerived,
+} from "./message.ts";
 import { decodeJson } from "./json.ts";
-import { isValidId } from "./message-id.ts";
-import type { Headers, Message } from "./message.ts";
-import { isPrintable, isWellFormed } from "./printable.ts";
-import { findMember } from "./raw-member.ts";
+import { isPrintable, isValidId, isWellFormed } from "./message-id.ts";
 
 /** A CloudEvent in binary mode: attributes, and data apart from them. */
 export interface CloudEvent {

@@ -1,18 +1,18 @@
 import { findNearest, parseDuration, SagaboxError } from "../errors/index.ts";
-import type {
-  CommandOptions,
-  ContractOptions,
-  In,
-  KeyFunction,
-  Out,
-  ReplySafe,
-  Schema,
-  WireSafe,
-} from "./contract-options.ts";
-import type { Contract } from "./contract.ts";
+import {
+  type CommandOptions,
+  type Contract,
+  type ContractOptions,
+  type In,
+  isValidTopic,
+  type KeyFunction,
+  type Out,
+  type ReplySafe,
+  type Schema,
+  type WireSafe,
+} from "./contract.ts";
 import type { MessageKind } from "./message.ts";
 import type { FieldPath, WithPersonalFields } from "./personal.ts";
-import { isValidTopic } from "./topic.ts";
 
 /**
  * Defines an event: something that happened, for any number of consumers. Messages with one key keep their

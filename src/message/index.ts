@@ -4,15 +4,15 @@
 export type { AnyCommand, AnyContract, AnyEvent, AnyStream, Contract, PersonalFields } from "./contract.ts";
 export type { DataOf, InputOf, KeyedOf, ReplyOf } from "./contract.ts";
 export { readMessageKey } from "./contract.ts";
-export type { CommandOptions, ContractOptions, Priority, WireSafe } from "./contract-options.ts";
-export { decodeEnvelope } from "./decode-envelope.ts";
+export type { CommandOptions, ContractOptions, Priority, WireSafe } from "./contract.ts";
+export { decodeEnvelope } from "./message.ts";
 export { cloudEventAttributes } from "./cloud-event-attributes.ts";
 export { cloudEventInvalid } from "./cloud-events.ts";
 export { fromCloudEvent, looksLikeCloudEvent, toCloudEvent, toCloudEventJson } from "./cloud-events.ts";
 export type { CloudEvent } from "./cloud-events.ts";
 export type { CloudEventOptions } from "./cloud-events.ts";
 export { command, event, stream } from "./define-message.ts";
-export { encodeEnvelope, envelopeVersion } from "./envelope.ts";
+export { encodeEnvelope, envelopeVersion } from "./message.ts";
 export {
   checkHeaders,
   commonHeaders,
@@ -44,7 +44,7 @@ export { isBlobKey, isBlobReference, isStoreId, type BlobReference } from "./att
 export { claimHeader, encryptedHeader, encryptedReplyHeader, unpackPlain } from "./payload.ts";
 export type { HiddenField, PackedPayload, PackedMessage, Unpack, UnpackedPayload } from "./payload.ts";
 export { poolRandomBytes, type RandomBytes } from "./message-id.ts";
-export { isValidTopic, resolveTopic, type Routing } from "./topic.ts";
+export { isValidTopic, resolveTopic, type Routing } from "./contract.ts";
 export { replyContract, replyHeader, readReplyTopic, replyTopicFor, findEncryptedReply } from "./reply.ts";
 export type { ReplyBody, EncryptedReply } from "./reply.ts";
 export { formatUndoes, parseReferences, supersedesHeader, undoesHeader } from "./headers.ts";
@@ -55,7 +55,7 @@ export {
   newTrace,
   parseTraceparent,
   type TraceContext,
-} from "./trace-context.ts";
-export { formatTracestate, parseTracestate } from "./trace-context.ts";
+} from "./message-context.ts";
+export { formatTracestate, parseTracestate } from "./message-context.ts";
 export { upcast } from "./contract.ts";
-export { validate, validateIgnoring, validateReply } from "./validate.ts";
+export { validate, validateIgnoring, validateReply } from "./contract.ts";

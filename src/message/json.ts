@@ -1,5 +1,5 @@
 import { PayloadError, type PayloadErrorCode } from "../errors/index.ts";
-import { isWellFormed } from "./printable.ts";
+import { isWellFormed } from "./message-id.ts";
 
 export type Json =
   string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json | undefined };

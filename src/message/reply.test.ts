@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { checkHeaders } from "./headers.ts";
 import { replyContract, replyHeader, readReplyTopic, replyTopicFor } from "./reply.ts";
-import { isValidTopic } from "./topic.ts";
-import { validate } from "./validate.ts";
+import { isValidTopic, validate } from "./contract.ts";
 
 test.each(["orders", "Bestellungen & Größen", "a/b", "x".repeat(255)])(
   "B8: the replies of service %s have a topic that every transport can carry",

@@ -2,7 +2,7 @@ import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { event } from "./define-message.ts";
 import type { Json } from "./json.ts";
 import type { Headers } from "./message.ts";
-import { isValidTopic } from "./topic.ts";
+import { isValidTopic } from "./contract.ts";
 
 /** The body of a reply to a request. `reply` is absent if the command defines none. */
 export type ReplyBody =

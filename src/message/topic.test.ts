@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isValidTopic, resolveTopic } from "./topic.ts";
+import { isValidTopic, resolveTopic } from "./contract.ts";
 
 const createContract = (name: string, kind: "event" | "command" | "stream" = "event") => ({
   kind,

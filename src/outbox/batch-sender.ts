@@ -5,13 +5,25 @@ import { random, systemClock } from "../runtime/index.ts";
 import { quoteSchema } from "../storage/index.ts";
 import { endSend, type Observer, type Spans } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
-import { planBatches, recordOutcomes, type SendBatch } from "./batches.ts";
+import {
+  planBatches,
+  publishBatch,
+  recordOutcomes,
+  type SendBatch,
+  type SendOutcome,
+  type SortedOutcomes,
+  sortOutcomes,
+} from "./batches.ts";
 import type { Destinations } from "./destinations.ts";
-import { printableErrorText, toDeadRow } from "./failures.ts";
+import {
+  type DeadRow,
+  type FailedRow,
+  LOCKED_RECHECK_MS,
+  type PersistentSettler,
+  printableErrorText,
+  toDeadRow,
+} from "./settler.ts";
 import type { OutboxSettings } from "./options.ts";
-import type { PersistentSettler } from "./persistent-settler.ts";
-import { publishBatch, type SendOutcome, type SortedOutcomes, sortOutcomes } from "./publish-batch.ts";
-import { type DeadRow, type FailedRow, LOCKED_RECHECK_MS } from "./settler.ts";
 import { type SentStatements, sentStatements } from "./statements.ts";
 
 export interface BatchSenderOptions {

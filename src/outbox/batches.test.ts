@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { silentObserver } from "../telemetry/index.ts";
 import { Destinations } from "./destinations.ts";
-import { recordOutcomes, planBatches } from "./batches.ts";
-import type { SendOutcome } from "./publish-batch.ts";
+import { planBatches, recordOutcomes, type SendOutcome } from "./batches.ts";
 
 const failure = { reason: "unreachable", error: "no" } as const;
 const unreachable: SendOutcome = { kind: "unreachable", error: new Error("no") };

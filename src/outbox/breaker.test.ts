@@ -8,7 +8,7 @@ import {
   isOutdated,
   cancelTrial,
   type Breaker,
-} from "./breaker.ts";
+} from "./destinations.ts";
 
 const settings = { failures: 3, cooldownMs: 1_000, maxCooldownMs: 8_000 };
 

@@ -14,12 +14,10 @@ import {
 } from "../storage/index.ts";
 import { endSend, type Observer, silentSpans, type Spans, type TelemetryEvents } from "../telemetry/index.ts";
 import type { LocalHop, Transport } from "../transport/index.ts";
-import { planBatches, recordOutcomes, type SendBatch } from "./batches.ts";
+import { planBatches, publishBatch, recordOutcomes, type SendBatch, type SendOutcome } from "./batches.ts";
 import type { Destinations } from "./destinations.ts";
-import { printableErrorText } from "./failures.ts";
+import { countByType, printableErrorText } from "./settler.ts";
 import type { OutboxSettings } from "./options.ts";
-import { publishBatch, type SendOutcome } from "./publish-batch.ts";
-import { countByType } from "./settler.ts";
 import { type SentStatements, sentStatements, settleStatements } from "./statements.ts";
 import type { LeasedMessage } from "./writer.ts";
 

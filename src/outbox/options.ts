@@ -8,7 +8,7 @@ import {
   type SettingsFrom,
 } from "../options/index.ts";
 import { outboxRetryPolicy, retryPolicy, type RetryOptions, type RetryPolicy } from "../retry/index.ts";
-import type { BreakerSettings } from "./breaker.ts";
+import type { BreakerSettings } from "./destinations.ts";
 
 export type OverflowPolicy = "refuse" | "wait" | "drop";
 

@@ -9,9 +9,7 @@ import {
 } from "../storage/index.ts";
 import type { SendBatch } from "./batches.ts";
 import { type BatchSender, type BatchSenderOptions, chooseSender } from "./batch-sender.ts";
-import { printableErrorText, toDeadRow } from "./failures.ts";
-import { PersistentSettler } from "./persistent-settler.ts";
-import { Settler } from "./settler.ts";
+import { PersistentSettler, printableErrorText, Settler, toDeadRow } from "./settler.ts";
 
 export interface PollingRelayOptions extends BatchSenderOptions {
   readonly database: Database;

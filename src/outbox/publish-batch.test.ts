@@ -2,7 +2,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { aRow } from "../../test/support/lanes.ts";
 import { aMessage } from "../../test/support/messages.ts";
 import { ScriptedTransport } from "../../test/support/scripted-transport.ts";
-import { publishBatch, sortOutcomes, splitIntoBatches, type SendItem } from "./publish-batch.ts";
+import { publishBatch, sortOutcomes, splitIntoBatches, type SendItem } from "./batches.ts";
 
 const item = (id: string, stream: string | null): SendItem => ({ stream, message: aMessage({ id }) });
 const patient = { timeoutMs: 1_000, mayContinue: () => true };

@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { aRow } from "../../test/support/lanes.ts";
 import { outboxRetryPolicy } from "../retry/index.ts";
-import { countByType } from "./settler.ts";
-import { toDeadRow, printableErrorText } from "./failures.ts";
+import { countByType, printableErrorText, toDeadRow } from "./settler.ts";
 import { retryOrDeadLetter } from "./batch-sender.ts";
 
 const error = new TypeError("broker said no");

@@ -2,9 +2,16 @@ import { NotInTransactionError } from "../errors/index.ts";
 import { isGeneratedId, type Message } from "../message/index.ts";
 import { type Param, type Queryable, quoteSchema, type Statement, toArrayLiteral } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import { isUsual, listParams, messageColumns, singleParams, usualColumns } from "./message-columns.ts";
+import {
+  guardedStatements,
+  isUsual,
+  listParams,
+  messageColumns,
+  singleParams,
+  usualColumns,
+  writeStatements,
+} from "./write-statements.ts";
 import type { Outgoing } from "./outgoing.ts";
-import { guardedStatements, writeStatements } from "./write-statements.ts";
 
 export interface WrittenRow {
   readonly id: string;

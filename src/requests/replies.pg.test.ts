@@ -3,8 +3,7 @@ import { temporaryDatabase } from "../../test/support/database.ts";
 import { RecordingObserver } from "../../test/support/recording-observer.ts";
 import { until } from "../../test/support/relays.ts";
 import { pgDatabase } from "../storage/index.ts";
-import { forgetReplies } from "./forget-replies.ts";
-import { parseReplyNotice, Replies, replyNotice } from "./replies.ts";
+import { forgetReplies, parseReplyNotice, Replies, replyNotice } from "./replies.ts";
 
 async function setup(pollMs = 20) {
   const { pool } = await temporaryDatabase({ migrated: true });

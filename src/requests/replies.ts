@@ -1,7 +1,15 @@
 import { errorText } from "../errors/index.ts";
-import { decodeJson, type Json, type ReplyBody } from "../message/index.ts";
+import { Consumer, type ConsumerParts, HandlerRegistry } from "../inbox/index.ts";
+import {
+  decodeJson,
+  encodeJson,
+  type Json,
+  type ReplyBody,
+  replyContract,
+  replyTopicFor,
+} from "../message/index.ts";
 import { Loop, type Service } from "../runtime/index.ts";
-import { quoteSchema, toArrayLiteral, type Database } from "../storage/index.ts";
+import { type Database, quoteSchema, toArrayLiteral } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import { requestStatements } from "./statements.ts";
 
@@ -130,4 +138,53 @@ function toAnswer({ outcome, body, reason, error }: Row): Answer {
         ...(kept.sealed === undefined ? {} : { sealed: kept.sealed }),
       }
     : (kept as Answer);
+}
+
+export type ReplyConsumerParts = Omit<ConsumerParts, "definition" | "ledger"> & {
+  readonly schema: string;
+  /** Notification channel for stored replies. */
+  readonly channel: string;
+};
+
+/** Makes the consumer that stores replies to this service in the `reply` table. All workers of the service share it. */
+export function replyConsumer({ schema, channel, ...parts }: ReplyConsumerParts): Consumer {
+  const topic = replyTopicFor(parts.service);
+  const { keep } = requestStatements(quoteSchema(schema));
+  const registry = new HandlerRegistry();
+  registry.on(replyContract(topic), {
+    consumer: `${topic.slice("replies.".length)}.replies`,
+    ordered: false,
+    from: "beginning", // a reply may arrive before the consumer first starts
+    statement: ({ data }) => ({
+      text: keep,
+      params: [data.requestId, data.outcome, encodeJson(data), channel, replyNotice(data.requestId)],
+    }),
+  });
+  const [definition] = registry.consumers();
+  if (definition === undefined) throw new Error("a consumer was registered");
+  return new Consumer({ ...parts, definition });
+}
+
+const BATCH = 5_000;
+
+export interface ForgetRepliesOptions {
+  readonly olderThanMs: number;
+  /** Stops between two batches. */
+  readonly signal?: AbortSignal;
+}
+
+/** Deletes replies older than `olderThanMs`. Resolves with the number of deleted rows. */
+export async function forgetReplies(
+  database: Database,
+  schema: string,
+  { olderThanMs, signal }: ForgetRepliesOptions,
+): Promise<number> {
+  const { forget } = requestStatements(quoteSchema(schema));
+  let total = 0;
+  while (signal?.aborted !== true) {
+    const { rowCount } = await database.run(forget, [olderThanMs, BATCH]);
+    total += rowCount;
+    if (rowCount < BATCH) break;
+  }
+  return total;
 }

@@ -3,7 +3,7 @@ import { goBackward } from "./backward.ts";
 import { stripRound, stepAt, type SagaDefinition } from "./definition.ts";
 import type { Decision, DecisionPorts } from "./decision.ts";
 import { Draft } from "./draft.ts";
-import { hasLostRace } from "./group-race.ts";
+import { hasEnded, hasLostRace, type SagaState, type SagaStatus, type Snapshot } from "./state.ts";
 import { goForward } from "./forward.ts";
 import type { SagaInput } from "./input.ts";
 import { findMismatches, kindMismatch } from "./mismatch.ts";
@@ -22,7 +22,6 @@ import {
   TOO_EARLY,
   type IgnoreReason,
 } from "./settle-step.ts";
-import { hasEnded, type SagaState, type SagaStatus, type Snapshot } from "./state.ts";
 
 /** Limit of early events per instance. More are taken for a mistake of the sender and ignored. */
 const MAX_EARLY_EVENTS = 1_000;

@@ -37,7 +37,7 @@ import {
 } from "./subject-cipher.ts";
 import { traceTransition } from "./trace-saga.ts";
 import { buildTransition, type Transition } from "./transition.ts";
-import { writeTransition } from "./write-transition.ts";
+import { writeTransition } from "./transition-writer.ts";
 
 /** An open transaction that can also send messages. */
 export interface SagaTransaction extends Queryable {

@@ -3,16 +3,16 @@
 // arrive through ordinary consumers; the runner finds work that is due without a message (local steps, timeouts).
 export { saga, type SagaOptions } from "./define-saga.ts";
 export { listSteps, type SagaDefinition } from "./definition.ts";
-export { definitionStatements } from "./definition-statements.ts";
+export { definitionStatements } from "./statements.ts";
 export { compareDefinitions, type DefinitionComparison, type UnfitStep } from "./stored-definitions.ts";
 export { decide } from "./decide.ts";
 export type { Change, Decision, DecisionPorts, SagaEffect } from "./decision.ts";
 export { instanceDiagram, instanceTimeline, sagaDiagram, type DrawnInstance } from "./diagram.ts";
 export type { ReplayValues } from "./replay-values.ts";
 export { otherKey } from "./event-key.ts";
-export { forgetSagas, type ForgetSagasOptions } from "./forget.ts";
+export { forgetSagas, type ForgetSagasOptions } from "./upkeep.ts";
 export type { Operator, SagaInput, WorkOutcome } from "./input.ts";
-export { measureSagas } from "./measure.ts";
+export { measureSagas } from "./upkeep.ts";
 export { sagaSettings, type SagaBusOptions, type SagaSettings } from "./options.ts";
 export { findStuckSteps } from "./operate.ts";
 export type { OpenTransaction } from "./instance-handle.ts";
@@ -33,7 +33,7 @@ export {
   type StepRecord,
 } from "./state.ts";
 export type { Started } from "./start.ts";
-export { statusDiagram, statusMoves, type StatusMove } from "./status-moves.ts";
+export { statusDiagram, statusMoves, type StatusMove } from "./state.ts";
 export { listLocalWork, nextDueMs, waitingFor } from "./timers.ts";
 export type {
   Ctx,

@@ -1,11 +1,10 @@
 import { abandon, completeStep, completeUndo } from "./begin.ts";
-import { hasLostRace } from "./group-race.ts";
+import { hasLostRace, type SagaState, type StepRecord } from "./state.ts";
 import { nodeAt, stepAt, type SagaDefinition } from "./definition.ts";
 import { endEffort, newRecord, type Draft } from "./draft.ts";
 import type { SagaInput } from "./input.ts";
 import { findMismatches, kindChange, undoMismatch } from "./mismatch.ts";
 import { reopen, type IgnoreReason } from "./settle-step.ts";
-import type { SagaState, StepRecord } from "./state.ts";
 
 type OperatorDecision = Extract<SagaInput, { kind: "retry" | "skip" | "settle" }>;
 

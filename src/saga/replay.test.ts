@@ -4,7 +4,7 @@ import { z } from "zod";
 import { runSaga, replyInput, workInput } from "../../test/support/manual-saga.ts";
 import type { SagaDefinition } from "./index.ts";
 import { replay, type RecordedSaga } from "./replay.ts";
-import { statusMoves } from "./status-moves.ts";
+import { statusMoves } from "./state.ts";
 
 const Reserve = command("stock.reserve", {
   schema: z.object({ id: z.string() }),

@@ -3,7 +3,7 @@ import type { HandlerContext, HandlerRegistry, Received } from "../inbox/index.t
 import { type AnyEvent, type Json, type ReplyBody, replyContract, replyTopicFor } from "../message/index.ts";
 import type { Service } from "../runtime/index.ts";
 import { type Database, quoteSchema, type Sql } from "../storage/index.ts";
-import { definitionStatements } from "./definition-statements.ts";
+import { definitionStatements, sagaStatements } from "./statements.ts";
 import type { SagaDefinition } from "./definition.ts";
 import { toStorableText } from "./draft.ts";
 import { SagaEngine, type SagaEngineParts, type SagaTransaction } from "./engine.ts";
@@ -16,10 +16,9 @@ import { SagaRunner } from "./runner.ts";
 import { sagaReplies } from "./saga-command.ts";
 import type { InstanceRow, LoadedInstance } from "./saga-store.ts";
 import { type Started, startIn } from "./start.ts";
-import { sagaStatements } from "./statements.ts";
 import { registerDefinitions } from "./stored-definitions.ts";
 import { readSubject } from "./subject-cipher.ts";
-import { conflict } from "./write-transition.ts";
+import { conflict } from "./transition-writer.ts";
 
 export interface SagasParts extends Pick<
   SagaEngineParts,

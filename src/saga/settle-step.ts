@@ -3,9 +3,8 @@ import { needsUndo } from "./backward.ts";
 import { stepAt, type StepNode } from "./definition.ts";
 import { endEffort, newEffort, toStorableText, type Draft } from "./draft.ts";
 import type { WorkOutcome } from "./input.ts";
-import { hasLostRace } from "./group-race.ts";
+import { type Effort, hasLostRace, type StepRecord } from "./state.ts";
 import { kindMismatch } from "./mismatch.ts";
-import type { Effort, StepRecord } from "./state.ts";
 
 /** Why an input was ignored. Undefined if it was used. */
 export type IgnoreReason = string | undefined;

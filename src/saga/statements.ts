@@ -1,12 +1,4 @@
 import { defineStatement } from "../storage/index.ts";
-import {
-  completedAtSql,
-  insertInstanceSql,
-  toTimestampSql,
-  logLinesSql,
-  openIncidentSql,
-  transitionColumns,
-} from "./transition-statements.ts";
 
 export type SagaStatements = ReturnType<typeof sagaStatements>;
 
@@ -272,6 +264,147 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.forget_unclaimed",
       `delete from ${schema}.saga_mail where ctid = any(array(
          select ctid from ${schema}.saga_mail where expires_at < (select clock_timestamp()) limit $1::integer))`,
+    ),
+  };
+}
+
+// Columns of a transition as an object in a JSON array, so that one statement saves a batch.
+export const transitionColumns = `(id text, version integer, status text, state json, step text, waits text, since double precision,
+            error text, retries integer, due double precision, release boolean, cause text, actor text, lines json,
+            input json, metadata json, "oldState" json, "newState" json, steps text[], incident text, resolution text, attachments text[])`;
+
+export const toTimestampSql = (ms: string): string => `to_timestamp(${ms} / 1000)`;
+
+export const completedAtSql = (status: string): string =>
+  `case when ${status} in ('completed', 'compensated') then clock_timestamp() end`;
+
+/** Maps a transition column to its SQL expression. */
+type ColumnSource = (name: string) => string;
+
+// Inserts the history lines of a transition.
+export const logLinesSql = (schema: string, made: ColumnSource): string =>
+  `logged as (
+         insert into ${schema}.saga_audit_log
+           (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason, trace_id, input,
+            metadata, old_state, new_state)
+         select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, ${made("cause")},
+                ${made("actor")}, line.reason, saved.trace_id, case when line.nr = 1 then ${made("input")} end,
+                case when line.nr = 1 then ${made("metadata")} end, case when line.nr = 1 then ${made("oldState")} end,
+                case when line.nr = 1 then ${made("newState")} end
+           from saved, json_to_recordset(${made("lines")}) as line
+             (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
+          order by line.nr)`;
+
+// Inserts or updates the incident of a transition that opens one.
+export const openIncidentSql = (schema: string, made: ColumnSource): string =>
+  `opened as (
+         insert into ${schema}.saga_incident (saga_id, steps, error)
+         select saved.id, ${made("steps")}, ${made("incident")} from saved where ${made("incident")} is not null
+         on conflict (saga_id) where closed_at is null
+         do update set steps = excluded.steps, error = excluded.error)`;
+
+// A new instance uses one parameter per column, because parsing JSON would take a sixth of the statement's time. JSON
+// parameters are cast from text, because postgres.js would encode a json parameter a second time.
+const paramByName: Readonly<Record<string, string>> = {
+  status: "$14::text",
+  state: "$15::text::json",
+  step: "$16::text",
+  waits: "$17::text",
+  since: "$18::double precision",
+  error: "$19::text",
+  retries: "$20::integer",
+  due: "$21::double precision",
+  attachments: "$22::text::text[]",
+  cause: "$23::text",
+  actor: "$24::text",
+  lines: "$25::text::json",
+  input: "$26::text::json",
+  metadata: "$27::text::json",
+  oldState: "$28::text::json",
+  newState: "$29::text::json",
+  steps: "$30::text::text[]",
+  incident: "$31::text",
+};
+const paramFor: ColumnSource = (name) => paramByName[name] ?? "";
+
+// Inserts an instance after its first decision, or nothing if its key is taken. Pending input is only detected here: it
+// is rare, and a statement that could update one more table would be slower every time.
+export const insertInstanceSql = (schema: string, fails: boolean): string =>
+  `with saved as (
+         insert into ${schema}.saga_instance
+           (id, saga_type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
+            parent_id, parent_place, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
+            due_at, version, completed_at, claimed_by, claimed_until, claims, subject, attachments)
+         values ($1::text, $2::text, $3::integer, $4::text, $5::text::json, $6::text, $7::text, $8::text, $9::text, $10::text,
+                 ${paramFor("status")}, ${paramFor("state")}, ${paramFor("step")}, ${paramFor("waits")}, ${toTimestampSql(paramFor("since"))},
+                 ${paramFor("error")}, ${paramFor("retries")}, ${toTimestampSql(paramFor("due"))}, 1, ${completedAtSql(paramFor("status"))},
+                 $11::text, clock_timestamp() + $12::double precision * interval '1 ms',
+                 case when $11::text is null then 0 else 1 end, $13::text, ${paramFor("attachments")})
+         on conflict (saga_type, correlation_id) do nothing
+         returning id, version, trace_id),
+       ${logLinesSql(schema, paramFor)}${fails ? `,\n       ${openIncidentSql(schema, paramFor)}` : ""}
+       select id, exists (select from ${schema}.saga_mail as pending
+                           where pending.saga_type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
+                             and pending.expires_at > clock_timestamp()) as has_input
+         from saved`;
+
+/** Statements on the stored saga definitions and on the instances that began with them. */
+export function definitionStatements(schema: string) {
+  return {
+    readDefinitions: defineStatement(
+      "sagabox.saga.read_definitions",
+      `select saga_type as type, version, hash, structure::text as structure from ${schema}.saga_definition
+        where saga_type || '/' || version = any($1::text::text[])`,
+    ),
+    // The first worker that registers a version stores it. Later workers find the row and insert nothing.
+    addDefinition: defineStatement(
+      "sagabox.saga.add_definition",
+      `insert into ${schema}.saga_definition (saga_type, version, hash, structure)
+       values ($1::text, $2::integer, $3::text, $4::text::json)
+       on conflict (saga_type, version) do nothing
+       returning saga_type as type`,
+    ),
+    replaceDefinition: defineStatement(
+      "sagabox.saga.replace_definition",
+      `update ${schema}.saga_definition
+          set hash = $3::text, structure = $4::text::json, registered_at = clock_timestamp()
+        where saga_type = $1::text and version = $2::integer and hash = $5::text`,
+    ),
+    // Reads at most 100,000 unfinished instances. Instances beyond the limit are parked when a worker moves them. The row
+    // without a path counts all instances. Records with an open incident are left out: an operator decides about them.
+    unfitRecords: defineStatement(
+      "sagabox.saga.unfit_records",
+      `with unfinished as (
+         select id, state from ${schema}.saga_instance
+          where saga_type = $1::text and definition_version = $2::integer and completed_at is null limit 100000),
+       begun as (
+         select distinct unfinished.id, split_part(record.key, '@', 1) as path
+           from unfinished
+          cross join lateral json_each(unfinished.state -> 'records') as record
+          where (record.value ->> 'status' = 'in_progress'
+                 or record.value ->> 'outcome' in ('done', 'unknown')
+                    and record.value ->> 'status' not in ('skipped', 'compensated'))
+            and record.value #>> '{undo,status}' is distinct from 'failed'
+            and unfinished.state -> 'mismatches' -> record.key is null)
+       select path, count(distinct id)::integer as instances from begun
+        where path <> all($3::text::text[])
+        group by grouping sets ((path), ())
+       having count(*) > 0
+        order by path nulls first`,
+    ),
+    // Encrypted instances: the database cannot read their records, so the worker decrypts and compares them.
+    encryptedUnfinished: defineStatement(
+      "sagabox.saga.encrypted_unfinished",
+      `select id from ${schema}.saga_instance
+        where saga_type = $1::text and definition_version = $2::integer and completed_at is null
+          and state -> '$sealed' is not null
+        limit 1000`,
+    ),
+    countUnfinished: defineStatement(
+      "sagabox.saga.count_unfinished",
+      `select count(*)::integer as count
+         from (select 1 from ${schema}.saga_instance
+                where saga_type = $1::text and definition_version = $2::integer and completed_at is null limit 100000) as open`,
     ),
   };
 }

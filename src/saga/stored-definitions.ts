@@ -2,11 +2,10 @@ import { createHash } from "node:crypto";
 import { SagaboxError } from "../errors/index.ts";
 import { type Queryable, toArrayLiteral } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import type { definitionStatements } from "./definition-statements.ts";
+import type { definitionStatements, SagaStatements } from "./statements.ts";
 import { type Node, type SagaDefinition, type StepNode, stripRound } from "./definition.ts";
 import { needsDefinition } from "./mismatch.ts";
 import { type InstanceRow, openInstance } from "./saga-store.ts";
-import type { SagaStatements } from "./statements.ts";
 import type { SagaVault } from "./subject-cipher.ts";
 
 export interface StoredDefinitionParts {

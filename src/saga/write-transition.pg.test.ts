@@ -5,7 +5,7 @@ import type { LoadedInstance } from "./saga-store.ts";
 import { newState } from "./state.ts";
 import { sagaStatements } from "./statements.ts";
 import type { Transition } from "./transition.ts";
-import { writeTransition } from "./write-transition.ts";
+import { writeTransition } from "./transition-writer.ts";
 
 async function setup() {
   const { pool } = await temporaryDatabase({ migrated: true });

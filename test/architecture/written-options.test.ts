@@ -22,8 +22,8 @@ function rowsBelow(heading: string): ReadonlyMap<string, readonly string[]> {
 
 test.each([
   ["bus.run", "src/app/worker.ts", "RunOptions"],
-  ["Contracts: event, command, stream", "src/message/contract-options.ts", "ContractOptions"],
-  ["Contracts: event, command, stream", "src/message/contract-options.ts", "CommandOptions"],
+  ["Contracts: event, command, stream", "src/message/contract.ts", "ContractOptions"],
+  ["Contracts: event, command, stream", "src/message/contract.ts", "CommandOptions"],
   ["publish", "src/outbox/outgoing.ts", "PublishOptions"],
   ["request", "src/requests/requests.ts", "RequestOptions"],
   ["republish", "src/outbox/upkeep/republish.ts", "RepublishOptions"],

@@ -3,7 +3,7 @@ import { type FailedRound, PeriodicService, withDeadline } from "../../runtime/i
 import type { Observer } from "../../telemetry/index.ts";
 import type { Transport } from "../../transport/index.ts";
 import type { Destinations } from "../destinations.ts";
-import { printableErrorText } from "../failures.ts";
+import { printableErrorText } from "../settler.ts";
 import type { OutboxSettings } from "../options.ts";
 
 type Limits = NonNullable<OutboxSettings["brokerDepth"]>;

@@ -8,7 +8,7 @@ import {
   sqlState,
 } from "../../storage/index.ts";
 import { type Observer, silentObserver } from "../../telemetry/index.ts";
-import { printableErrorText } from "../failures.ts";
+import { printableErrorText } from "../settler.ts";
 import { historyStatements, partitionStatements } from "./statements.ts";
 
 export interface HistoryOptions {

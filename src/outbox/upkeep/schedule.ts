@@ -1,7 +1,7 @@
 import { PeriodicService, type FailedRound } from "../../runtime/index.ts";
 import { quoteSchema, type Database } from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
-import { printableErrorText } from "../failures.ts";
+import { printableErrorText } from "../settler.ts";
 import { writeStatements } from "../write-statements.ts";
 
 export interface ScheduleMoverOptions {

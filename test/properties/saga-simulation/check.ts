@@ -1,6 +1,6 @@
 import { stepAt, type Node, type StepNode } from "../../../src/saga/definition.ts";
-import { hasLostRace } from "../../../src/saga/group-race.ts";
 import { type StepRecord, statusMoves, type Decision, type SagaInput } from "../../../src/saga/index.ts";
+import { hasLostRace } from "../../../src/saga/state.ts";
 import type { Instance } from "./local-worker.ts";
 import type { Row } from "./participants.ts";
 import type { Simulation } from "./simulation.ts";

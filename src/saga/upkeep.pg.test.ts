@@ -3,7 +3,7 @@ import { event, saga } from "sagabox";
 import { z } from "zod";
 import { sagaHarness } from "../../test/support/saga-fixture.ts";
 import { pgDatabase } from "../storage/index.ts";
-import { forgetSagas } from "./forget.ts";
+import { forgetSagas } from "./upkeep.ts";
 
 const Approved = event("approvals.given", { schema: z.object({ id: z.string() }), key: (d) => d.id });
 const options = { version: 1, input: z.object({ id: z.string() }), key: (i: { id: string }) => i.id };

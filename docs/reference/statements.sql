@@ -4656,53 +4656,6 @@ delete from "sagabox".reply
       limit $2::integer
       for update skip locked));
 
--- ══ src/saga/definition-statements.ts ══════════════════════════════════════════════════════════════════════════════
-
--- sagabox.saga.read_definitions
-select saga_type as type, version, hash, structure::text as structure from "sagabox".saga_definition
-  where saga_type || '/' || version = any($1::text::text[]);
-
--- sagabox.saga.add_definition
-insert into "sagabox".saga_definition (saga_type, version, hash, structure)
-values ($1::text, $2::integer, $3::text, $4::text::json)
-  on conflict (saga_type, version) do nothing
-  returning saga_type as type;
-
--- sagabox.saga.replace_definition
-update "sagabox".saga_definition
-  set hash = $3::text, structure = $4::text::json, registered_at = clock_timestamp()
-  where saga_type = $1::text and version = $2::integer and hash = $5::text;
-
--- sagabox.saga.unfit_records
-with unfinished as (
-  select id, state from "sagabox".saga_instance
-    where saga_type = $1::text and definition_version = $2::integer and completed_at is null limit 100000),
-begun as (
-  select distinct unfinished.id, split_part(record.key, '@', 1) as path
-    from unfinished
-    cross join lateral json_each(unfinished.state -> 'records') as record
-    where (record.value ->> 'status' = 'in_progress'
-          or record.value ->> 'outcome' in ('done', 'unknown')
-          and record.value ->> 'status' not in ('skipped', 'compensated'))
-      and record.value #>> '{undo,status}' is distinct from 'failed'
-      and unfinished.state -> 'mismatches' -> record.key is null)
-select path, count(distinct id)::integer as instances from begun
-  where path <> all($3::text::text[])
-  group by grouping sets ((path), ())
-  having count(*) > 0
-  order by path nulls first;
-
--- sagabox.saga.encrypted_unfinished
-select id from "sagabox".saga_instance
-  where saga_type = $1::text and definition_version = $2::integer and completed_at is null
-    and state -> '$sealed' is not null
-  limit 1000;
-
--- sagabox.saga.count_unfinished
-select count(*)::integer as count
-  from (select 1 from "sagabox".saga_instance
-      where saga_type = $1::text and definition_version = $2::integer and completed_at is null limit 100000) as open;
-
 -- ══ src/saga/statements.ts ═════════════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.saga.insert
@@ -5021,6 +4974,51 @@ delete from "sagabox".saga_instance where id = any(array(select id from old));
 -- sagabox.saga.forget_unclaimed
 delete from "sagabox".saga_mail where ctid = any(array(
   select ctid from "sagabox".saga_mail where expires_at < (select clock_timestamp()) limit $1::integer));
+
+-- sagabox.saga.read_definitions
+select saga_type as type, version, hash, structure::text as structure from "sagabox".saga_definition
+  where saga_type || '/' || version = any($1::text::text[]);
+
+-- sagabox.saga.add_definition
+insert into "sagabox".saga_definition (saga_type, version, hash, structure)
+values ($1::text, $2::integer, $3::text, $4::text::json)
+  on conflict (saga_type, version) do nothing
+  returning saga_type as type;
+
+-- sagabox.saga.replace_definition
+update "sagabox".saga_definition
+  set hash = $3::text, structure = $4::text::json, registered_at = clock_timestamp()
+  where saga_type = $1::text and version = $2::integer and hash = $5::text;
+
+-- sagabox.saga.unfit_records
+with unfinished as (
+  select id, state from "sagabox".saga_instance
+    where saga_type = $1::text and definition_version = $2::integer and completed_at is null limit 100000),
+begun as (
+  select distinct unfinished.id, split_part(record.key, '@', 1) as path
+    from unfinished
+    cross join lateral json_each(unfinished.state -> 'records') as record
+    where (record.value ->> 'status' = 'in_progress'
+          or record.value ->> 'outcome' in ('done', 'unknown')
+          and record.value ->> 'status' not in ('skipped', 'compensated'))
+      and record.value #>> '{undo,status}' is distinct from 'failed'
+      and unfinished.state -> 'mismatches' -> record.key is null)
+select path, count(distinct id)::integer as instances from begun
+  where path <> all($3::text::text[])
+  group by grouping sets ((path), ())
+  having count(*) > 0
+  order by path nulls first;
+
+-- sagabox.saga.encrypted_unfinished
+select id from "sagabox".saga_instance
+  where saga_type = $1::text and definition_version = $2::integer and completed_at is null
+    and state -> '$sealed' is not null
+  limit 1000;
+
+-- sagabox.saga.count_unfinished
+select count(*)::integer as count
+  from (select 1 from "sagabox".saga_instance
+      where saga_type = $1::text and definition_version = $2::integer and completed_at is null limit 100000) as open;
 
 -- ══ src/storage/drivers/statements.ts ══════════════════════════════════════════════════════════════════════════════
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { HistoryDays } from "./reader.ts";
+import { HistoryDays } from "./lane-row.ts";
 import type { ReadRow } from "./lane-row.ts";
 
 const NOON = Date.parse("2026-03-01T12:00:00Z");

@@ -3,6 +3,7 @@ import { type Queryable, quoteSchema, type Statement, toArrayLiteral } from "../
 import { Custody, Marks } from "./custody.ts";
 import {
   DEFAULT_PRIORITY,
+  HistoryDays,
   isWhole,
   type LaneRow,
   messageFor,
@@ -309,30 +310,6 @@ export class LaneReader implements LaneWorker {
   #notifyIdle(lane: number): void {
     if (this.#custody.inFlight.isIdle(lane) && this.#options.ownership.claim(lane) === undefined)
       this.#options.onIdle?.();
-  }
-}
-
-/**
- * Guesses which days of the `message` table a read needs: today and the days of the rows that were read last. Each
- * further partition costs time even if nothing is found. A wrong guess (at midnight, or with a wrong clock) costs
- * one more read.
- */
-export class HistoryDays {
-  #oldest: string | undefined;
-  #newest: string | undefined;
-
-  guessRange(wallMs: number): [from: string, to: string] {
-    const today = new Date(wallMs).toISOString().slice(0, 10);
-    const [oldest, newest] = [this.#oldest ?? today, this.#newest ?? today];
-    return [oldest < today ? oldest : today, newest > today ? newest : today];
-  }
-
-  update(rows: readonly ReadRow[]): void {
-    this.#oldest = this.#newest = undefined;
-    for (const { row } of rows) {
-      if (this.#oldest === undefined || row.writtenOn < this.#oldest) this.#oldest = row.writtenOn;
-      if (this.#newest === undefined || row.writtenOn > this.#newest) this.#newest = row.writtenOn;
-    }
   }
 }
 

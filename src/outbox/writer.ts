@@ -3,15 +3,14 @@ import { isGeneratedId, type Message } from "../message/index.ts";
 import { type Param, type Queryable, quoteSchema, type Statement, toArrayLiteral } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import {
-  guardedStatements,
   isUsual,
   listParams,
   messageColumns,
+  type Outgoing,
   singleParams,
   usualColumns,
-  writeStatements,
-} from "./write-statements.ts";
-import type { Outgoing } from "./outgoing.ts";
+} from "./outgoing.ts";
+import { guardedStatements, writeStatements } from "./write-statements.ts";
 
 export interface WrittenRow {
   readonly id: string;

@@ -2,14 +2,8 @@ import { deadLetterStatements } from "../../src/dead-letter/statements.ts";
 import { ledgerStatements } from "../../src/claim-check/statements.ts";
 import { inboxStatements, onceStatement } from "../../src/inbox/statements.ts";
 import { probeStatements, readStatements } from "../../src/lanes/statements.ts";
-import {
-  guardedStatements,
-  listParams,
-  messageColumns,
-  singleParams,
-  usualColumns,
-  writeStatements,
-} from "../../src/outbox/write-statements.ts";
+import { listParams, messageColumns, singleParams, usualColumns } from "../../src/outbox/outgoing.ts";
+import { guardedStatements, writeStatements } from "../../src/outbox/write-statements.ts";
 import { settleStatements } from "../../src/outbox/statements.ts";
 import { historyStatements } from "../../src/outbox/upkeep/statements.ts";
 import { privacyStatements } from "../../src/privacy/statements.ts";

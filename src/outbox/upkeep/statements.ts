@@ -1,5 +1,5 @@
 import { defineStatement } from "../../storage/index.ts";
-import { STORED_COLUMNS } from "../write-statements.ts";
+import { STORED_COLUMNS } from "../outgoing.ts";
 
 /** Pages of 8 kB that a count reads: about 35,000 rows, a few milliseconds. */
 const PAGES = 500;

@@ -21,7 +21,7 @@ const server = await startServer();
 const stop = async (): Promise<void> => {
   await Promise.allSettled([server.stop(), stopBrokers()]);
 };
-// Whoever ends us, also by being killed, must not leave a server behind.
+// The server must not outlive this process, even if its parent is killed.
 for (const end of ["SIGINT", "SIGTERM", "disconnect"] as const) {
   process.once(end, () => void stop().finally(() => process.exit(130)));
 }
@@ -42,7 +42,7 @@ try {
     }
   }
 } catch (error) {
-  console.error(error); // before the server goes: whoever is still connected to it complains as well
+  console.error(error); // before the server goes: clients that are still connected would report errors as well
   await stop();
   process.exit(2);
 }

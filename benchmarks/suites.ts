@@ -13,6 +13,7 @@ import { twoRelays } from "./relay/two-relays.ts";
 import { sagaSteps } from "./sagas/steps.ts";
 import { measureTracing } from "./telemetry/tracing.ts";
 import { broker } from "./transports/broker.ts";
+import { weight } from "./weight/weight.ts";
 
 type Measurement = (bench: Bench) => Promise<Result[]>;
 
@@ -39,4 +40,5 @@ export const suites: Readonly<Record<string, Readonly<Record<string, Measurement
   telemetry: { "G3: what traces cost": measureTracing },
   payloads: { "C5, C6: large and personal payloads": payloads },
   inbox: { "P12: ways to handle a message": consumer },
+  weight: { "import time and number of modules": weight },
 };

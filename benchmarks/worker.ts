@@ -1,4 +1,4 @@
-// A relay in a process of its own: started by the measurements that need one, told what to do by its first argument.
+// A relay in a process of its own: started by the measurements that need one, with its instructions in the first argument.
 import { createBus } from "../src/index.ts";
 import type { Observer } from "../src/telemetry/index.ts";
 import { noopTransport } from "./product/noop-transport.ts";
@@ -10,7 +10,7 @@ const report = (said: WorkerReport): void => {
 };
 
 let lanes = 0;
-const tell: Observer["emit"] = (name, fields) => {
+const emit: Observer["emit"] = (name, fields) => {
   const { count = 0, lanes: moved = 0 } = fields as { count?: number; lanes?: number };
   if (name === "relay.published") report({ kind: "settled", count, rssBytes: process.memoryUsage.rss() });
   if (!name.startsWith("lanes.")) return;
@@ -22,7 +22,7 @@ const bus = createBus({
   service: "bench",
   database: order.url,
   log: "error",
-  observers: [{ emit: tell }],
+  observers: [{ emit }],
   transport: noopTransport({
     latencyMs: order.latencyMs,
     onPublish: (batch) => {
@@ -34,7 +34,7 @@ const bus = createBus({
 });
 await bus.run();
 
-// Whoever started it says when to stop; if they are gone, there is nothing left to do either.
+// The parent process says when to stop. Without a parent there is nothing left to do.
 const stop = (): void => void bus.stop().then(() => process.exit(0));
 process.once("message", stop);
 process.once("disconnect", stop);

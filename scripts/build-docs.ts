@@ -55,7 +55,7 @@ function telemetry(): string {
   );
   return `# Telemetry
 
-Everything sagabox tells about itself is one of the events below. Log lines and metrics are made from them and from
+Everything sagabox reports about itself is one of the events below. Log lines and metrics are made from them and from
 nothing else; no event carries a payload. Names and fields are public API.
 
 ## Metrics
@@ -128,7 +128,7 @@ ${sagaMachine()}`;
 }
 
 const statusMeanings: Readonly<Record<SagaStatus, string>> = {
-  started: "Was written, and its first steps are being decided. Nobody sees it longer than one transaction.",
+  started: "Written, and its first steps are being decided. Lasts one transaction at most.",
   running: "Goes forward, and could still be undone.",
   completing: "Is past its pivot and only goes forward.",
   compensating: "Goes backward: what was done or may have been done is being undone.",

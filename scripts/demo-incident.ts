@@ -1,5 +1,5 @@
 // npm run demo:incident: an incident from the first alarm to the report, with the real tools, on a database of its own
-// that is gone afterwards. With --fast nobody is given time to read.
+// that is removed afterwards. With --fast there are no pauses for reading.
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -40,7 +40,7 @@ try {
 await server.stop();
 rmSync(folder, { recursive: true, force: true });
 
-// What a person types stands out from what is told and what is printed.
+// Typed commands stand out from explanations and from output.
 function colorLine(line: string): string {
   if (!process.stdout.isTTY || process.env["NO_COLOR"]) return line;
   if (line.startsWith("\n$ ")) return `\u001b[1;36m${line}\u001b[0m`;

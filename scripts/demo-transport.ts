@@ -6,11 +6,11 @@ export interface DemoTransport {
   /** Undefined: PostgreSQL itself carries the messages. */
   readonly transport: Transport | undefined;
   /** For people: what carries the messages, and where. */
-  readonly carrier: string;
+  readonly description: string;
   readonly stop: () => Promise<void>;
 }
 
-// Nobody in the shop reads its bills and refunds, they are for others; RabbitMQ would call that an error.
+// The shop itself does not consume its bills and refunds; RabbitMQ would report them as unroutable.
 const lenient = { unrouted: "drop" } as const;
 
 const usage = `npm start [-- --transport postgres|${brokerKinds.join("|")}]`;
@@ -33,15 +33,15 @@ export async function demoTransport(
 ): Promise<DemoTransport> {
   const kind = transportName(args);
   if (kind === "postgres") {
-    return { transport: undefined, carrier: "PostgreSQL itself", stop: () => Promise.resolve() };
+    return { transport: undefined, description: "PostgreSQL itself", stop: () => Promise.resolve() };
   }
   if (!isBrokerKind(kind)) throw new Error(`There is no transport "${kind}". ${usage}`);
   if (givenUrl !== undefined && givenUrl !== "") {
     const transport = brokerTransport(kind, givenUrl, lenient);
-    return { transport, carrier: `${kind}, at SAGABOX_BROKER_URL`, stop: () => Promise.resolve() };
+    return { transport, description: `${kind}, at SAGABOX_BROKER_URL`, stop: () => Promise.resolve() };
   }
   say(`Starting ${kind} …`);
-  const found = await startBroker(kind, { apart: true }); // it goes last, not with the Ctrl-C that we hear
+  const found = await startBroker(kind, { apart: true }); // it stops last, not with the Ctrl-C that this process receives
   if ("missing" in found) {
     throw new Error(
       `${kind} cannot be started here: ${found.missing}. ` +
@@ -51,7 +51,7 @@ export async function demoTransport(
   const { server } = found;
   return {
     transport: brokerTransport(kind, server.url, lenient),
-    carrier: `${server.version}, started for this run`,
+    description: `${server.version}, started for this run`,
     stop: () => server.stop(),
   };
 }

@@ -22,7 +22,7 @@ if (process.argv.slice(2).some((word) => word === "--help" || word === "-h")) {
   process.exit(0);
 }
 
-/** Undone in reverse, whatever happens: the last thing begun is the first to end. */
+/** Undone in reverse, also after a failure: the last thing started is the first to stop. */
 const undo: (() => unknown)[] = [];
 const stop = new StopRequest(process, out);
 
@@ -46,10 +46,10 @@ process.exit();
 async function run(): Promise<void> {
   const { PORT = "3000", SAGABOX_PORT = "8000", SAGABOX_SCHEMA = "sagabox", SHOP_LOAD = "1" } = process.env;
   const ports = { shop: parsePort("PORT", PORT), health: parsePort("SAGABOX_PORT", SAGABOX_PORT) };
-  const carried = await demoTransport(process.argv.slice(2), process.env["SAGABOX_BROKER_URL"], (line) =>
+  const choice = await demoTransport(process.argv.slice(2), process.env["SAGABOX_BROKER_URL"], (line) =>
     out.write(`${line}\n`),
   );
-  undo.push(() => carried.stop());
+  undo.push(() => choice.stop());
   const { url, place, embedded } = await database();
   const pool = new pg.Pool({ connectionString: url, max: 40 });
   undo.push(() => pool.end());
@@ -61,7 +61,7 @@ async function run(): Promise<void> {
     schema: SAGABOX_SCHEMA,
     log: out.isTTY ? false : "warn", // on a terminal the view shows the last trouble itself
     observers: [figures],
-    ...(carried.transport !== undefined && { transport: carried.transport }),
+    ...(choice.transport !== undefined && { transport: choice.transport }),
   });
   undo.push(() => opened.bus.stop());
   const shop = figures.countOrders(opened);
@@ -75,7 +75,11 @@ async function run(): Promise<void> {
     undo.push(() => load.stop());
   }
   undo.push(
-    showFigures({ figures, about: about(server.port, healthPort, `${place}${found}`, carried.carrier), out }),
+    showFigures({
+      figures,
+      about: about(server.port, healthPort, `${place}${found}`, choice.description),
+      out,
+    }),
   );
 }
 
@@ -114,7 +118,7 @@ async function dropOutdatedData(server: EmbeddedPostgres, pool: pg.Pool, schema:
   }
 }
 
-// A server that was running already may serve another demo; whoever leaves last turns off the light.
+// A server that was running already may serve another demo; the last demo stops it.
 async function leave(server: EmbeddedPostgres): Promise<boolean> {
   if (server.reused && (await inUse(server.url))) {
     out.write("PostgreSQL stays, since others are connected to it.\n");
@@ -146,7 +150,7 @@ async function ordersFound(pool: pg.Pool): Promise<string> {
   return orders === 0 ? "" : `, with ${orders} orders from before`;
 }
 
-function about(port: number, healthPort: number, place: string, carrier: string): string[] {
+function about(port: number, healthPort: number, place: string, transport: string): string[] {
   const order = `'{"sku":"tea","quantity":2,"customerId":"you"}'`;
   return [
     `  place an order    curl -s http://127.0.0.1:${port}/orders -H 'content-type: application/json' -d ${order}`,
@@ -154,7 +158,7 @@ function about(port: number, healthPort: number, place: string, carrier: string)
     `  look at it        curl -s http://127.0.0.1:${port}/orders/<orderId>`,
     `  health, metrics   http://127.0.0.1:${healthPort}/health/ready  http://127.0.0.1:${healthPort}/metrics`,
     "  command line      npm run sagabox -- saga list     (or explain <message-id>, dlq, status, doctor, help)",
-    `  messages go by    ${carrier}`,
+    `  transport         ${transport}`,
     `  data              ${place}`,
     "  Ctrl-C stops everything; the next start finds the data again.",
   ];

@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const [task = "", ...rest] = process.argv.slice(2);
 
-// What failed is told again at the very end, where a person looks first.
+// Failures are printed again at the very end, where a person looks first.
 const reports = [];
 let count = 0;
 const reporters = () => {
@@ -39,7 +39,7 @@ const check = [readers, rooms];
 // Each broker is a server of its own, and is left out with the reason where there is none to start. They mostly wait for
 // their brokers, so they wait together.
 const brokers = ["rabbitmq", "kafka", "nats"];
-const carriers = (say) =>
+const transports = (say) =>
   together(brokers.map((name) => run.vitest([...projects(name), "src/transports"], { say })));
 const stories = () => together([...brokers, "ops"].map((name) => run.vitest(projects(name))));
 
@@ -58,13 +58,13 @@ const oldest = [
       env: { SAGABOX_TEST_POSTGRES: "14" },
     }),
 ];
-// Whoever has just cloned it waits for ten minutes: enough for what every carrier promises, on each of them, beside processes
-// that mostly wait for their leases. What types promise is read by the compiler already. The stories of brokers and of the
-// files for operators are told to whoever asks for all.
+// On a fresh clone this takes ten minutes: enough for the promises of every transport, alongside processes
+// that mostly wait for their leases. What types promise is read by the compiler already. The tests of brokers and of the
+// files for operators run with SAGABOX_REQUIRE=all.
 const everything =
   process.env.SAGABOX_REQUIRE === "all"
     ? [...check, tests("unit", "types", "postgres"), oldest, ["brokers and ops files", stories], proof]
-    : [...check, tests("unit", "postgres"), [["what carriers promise", carriers], proof]];
+    : [...check, tests("unit", "postgres"), [["what transports promise", transports], proof]];
 
 const tasks = {
   start: () => node(["--import", "tsx", "--conditions=sagabox:source", "scripts/demo.ts", ...rest]),
@@ -94,7 +94,7 @@ function projects(...names) {
   return names.flatMap((name) => ["--project", name]);
 }
 
-// Every step runs, whatever failed before it: one run tells everything that is wrong. A list of steps runs at once.
+// Every step runs, even after a failure: one run reports everything that is wrong. A list of steps runs at once.
 async function steps(list) {
   const startedMs = performance.now();
   const results = [];
@@ -118,7 +118,7 @@ async function steps(list) {
   return failed === 0 ? 0 : 1;
 }
 
-// What it prints is kept until it is its turn to be told.
+// Keeps the output until it is the step's turn to print.
 async function quietly(step) {
   let printed = "";
   const result = await outcome(step, (text) => (printed += text));
@@ -147,10 +147,10 @@ function failuresIn(report) {
   rmSync(report);
   return testResults.flatMap(({ name, message, assertionResults }) => {
     const failed = assertionResults.filter(({ status }) => status === "failed");
-    const told = failed.map(
+    const lines = failed.map(
       (test) => `${relative(root, name)}: ${test.title}: ${firstLine(test.failureMessages[0])}`,
     );
-    return told.length === 0 && message ? [`${relative(root, name)}: ${firstLine(message)}`] : told;
+    return lines.length === 0 && message ? [`${relative(root, name)}: ${firstLine(message)}`] : lines;
   });
 }
 
@@ -200,7 +200,7 @@ function spawned(command, args, { env = {}, say } = {}) {
     const child = spawn(command, args, { cwd: root, stdio, env: { ...process.env, ...env } });
     child.stdout?.setEncoding("utf8").on("data", say);
     child.stderr?.setEncoding("utf8").on("data", say);
-    // The child decides how to end, and we report how it did. A terminal interrupts it as well as us, but whoever
+    // The child decides how to end, and we report how it did. A terminal interrupts it as well as us, but a process that
     // signals this process alone means the child; the demo knows to take two at once for one.
     const interrupt = () => (task === "start" ? child.kill("SIGINT") : undefined);
     const forward = () => child.kill("SIGTERM");

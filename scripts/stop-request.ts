@@ -13,7 +13,7 @@ export class StopRequest {
     });
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
       source.on(signal, () => this.#listenTo(source));
-    // Nobody reads any more, as in `npm start | head`: there is nothing left to show.
+    // The reader has closed the pipe, as in `npm start | head`: there is nothing left to show.
     out.on("error", () => this.#resolve());
   }
 

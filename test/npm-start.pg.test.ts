@@ -15,7 +15,7 @@ test("npm start: the shop answers, an order is billed and shipped once, Ctrl-C l
   const id = await first.placeOrder();
   await until(async () => (await first.order(id)).shipped > 0, 30_000);
   expect(await first.order(id)).toMatchObject({ billed: 1, shipped: 1 });
-  expect([await first.interrupt(), first.isAlive, await first.postmaster()], first.told).toEqual([
+  expect([await first.interrupt(), first.isAlive, await first.postmaster()], first.output).toEqual([
     0,
     false,
     undefined,
@@ -24,7 +24,7 @@ test("npm start: the shop answers, an order is billed and shipped once, Ctrl-C l
   const second = new Demo(folder);
   await second.ready();
   expect(await second.order(id)).toMatchObject({ billed: 1, shipped: 1 });
-  expect([await second.interrupt(), second.isAlive, await second.postmaster()], second.told).toEqual([
+  expect([await second.interrupt(), second.isAlive, await second.postmaster()], second.output).toEqual([
     0,
     false,
     undefined,
@@ -45,12 +45,12 @@ test("npm start drops demo data made by other migrations, says so, and works", a
 
   const demo = new Demo(folder);
   await demo.ready();
-  expect(demo.told).toContain(
+  expect(demo.output).toContain(
     "The demo data was made by another version of sagabox. It is dropped and created again.\n",
   );
   const id = await demo.placeOrder();
   await until(async () => (await demo.order(id)).shipped > 0, 30_000);
-  expect(await demo.interrupt(), demo.told).toBe(0);
+  expect(await demo.interrupt(), demo.output).toBe(0);
 }, 240_000);
 
 test("npm start -- --help says how it is used, and starts nothing", () => {

@@ -9,8 +9,9 @@ export interface Arguments {
   readonly only: string | undefined;
 }
 
-export const USAGE = `npm run bench -- <relay | publish | inbox | transports | all> [--json] [--rounds n] [--quick] [--only text]
+export const USAGE = `npm run bench -- <suite | all> [--json] [--rounds n] [--quick] [--only text]
 
+  suites: relay, publish, inbox, sagas, payloads, telemetry, weight, transports
   --json      one object on stdout instead of the table
   --rounds n  interleaved rounds (default 5)
   --quick     smaller sizes, for a first look

@@ -6,7 +6,7 @@ export interface Bench {
   readonly rounds: number;
   /** Smaller sizes, for a look while developing. */
   readonly quick: boolean;
-  /** A line for whoever waits; never on stdout. */
+  /** Prints a progress line, never on stdout. */
   readonly say: (line: string) => void;
   /** What cannot be measured here, and why. */
   readonly leaveOut: (what: string, reason: string) => void;

@@ -12,7 +12,7 @@ export interface Result {
   readonly aim: number | null;
   readonly better: Target["better"];
   readonly ok: boolean;
-  /** What a sketch reached in the same run, and where the bounds were set: they hold for as much room as there was there. */
+  /** What a sketch reached in the same run, and where the bounds were set. The bounds are scaled by the quotient of the two. */
   readonly room?: { readonly here: number; readonly there: number };
   /** Figures beside the ratio: rates for context, cost per event. */
   readonly detail?: Detail;
@@ -37,7 +37,7 @@ export function result(id: TargetId, { ratio, spread }: Ratio, detail?: Detail, 
   };
 }
 
-/** A machine that leaves less room than the one where the bounds were set is asked for the same share of it; never for more. */
+/** Lowers the bounds by the share that the sketch reached here; never raises them. */
 function scaleResult(
   { first, aim, room }: Target,
   sketch: Ratio | undefined,

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import pg from "pg";
 import { startEmbeddedPostgres } from "../../src/embedded/index.ts";
 
-/** Durable as in production; only checkpoints are rare, because one in the middle would be charged to whoever runs. */
+/** Durable as in production; only checkpoints are rare, because one in the middle would slow down the contender that is running. */
 const SETTINGS = {
   fsync: "on",
   synchronous_commit: "on",

@@ -1,7 +1,7 @@
 import type pg from "pg";
 import { ADMIN, type BenchDatabase } from "./server.ts";
 
-/** Bytes of write-ahead log that `work` caused, together with whatever else ran on the server meanwhile. */
+/** Bytes of write-ahead log that `work` caused, together with everything else that ran on the server meanwhile. */
 export async function measureWal(place: BenchDatabase, work: () => Promise<unknown>): Promise<number> {
   const before = await position(place);
   await work();

@@ -73,11 +73,11 @@ async function openBus(bench: Bench, name: string, claimCheck: ClaimCheckOptions
     privacy: { keys: ring },
   });
   let handled = 0;
-  let reached: { readonly count: number; readonly told: () => void } | undefined;
+  let reached: { readonly count: number; readonly resolve: () => void } | undefined;
   for (const contract of [Plain, EncryptedEvent, Large]) {
     bus.on(contract, { consumer: "bench", concurrency: AT_ONCE }, () => {
       handled += 1;
-      if (reached !== undefined && handled >= reached.count) reached.told();
+      if (reached !== undefined && handled >= reached.count) reached.resolve();
     });
   }
   await bus.migrate();
@@ -92,7 +92,7 @@ async function openBus(bench: Bench, name: string, claimCheck: ClaimCheckOptions
     large: (n: number) => bus.transaction((tx) => tx.publish(Large, { id: String(n), scan })),
     /** Messages a second from the first publish until the last was handled. */
     async rate(count: number, publish: Publish): Promise<number> {
-      const done = new Promise<void>((told) => (reached = { count: handled + count, told }));
+      const done = new Promise<void>((resolve) => (reached = { count: handled + count, resolve }));
       const began = performance.now();
       let next = 0;
       await Promise.all(

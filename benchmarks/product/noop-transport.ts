@@ -6,7 +6,7 @@ export interface NoopOptions {
   readonly failsLaterOfKey?: boolean;
   /** How long each message takes, one after the other. Default 0. */
   readonly latencyMs?: number;
-  /** Hears of a batch at the moment it would leave the process. */
+  /** Called with each batch at the moment it would leave the process. */
   readonly onPublish?: (batch: readonly Message[]) => void | Promise<void>;
 }
 

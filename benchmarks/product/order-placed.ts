@@ -17,7 +17,7 @@ export const OrderPlaced = event("order.placed", {
 
 const CUSTOMERS = 2_000;
 const NOTE =
-  "Leave it with the neighbour on the second floor if nobody opens; the bell does not work. ".repeat(2);
+  "Leave it with the neighbour on the second floor if no one opens; the bell does not work. ".repeat(2);
 
 export function order(n: number): InputOf<typeof OrderPlaced> {
   return {

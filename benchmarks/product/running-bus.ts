@@ -2,7 +2,7 @@ import { createBus, type Bus, type BusOptions } from "../../src/index.ts";
 import type { Observer } from "../../src/telemetry/index.ts";
 import { order, OrderPlaced } from "./order-placed.ts";
 
-/** A bus and what it tells about itself. Metrics are on and history is kept, as by default; only the log is quiet. */
+/** A bus and the events it emits. Metrics are on and history is kept, as by default; only the log is quiet. */
 export class RunningBus {
   readonly bus: Bus;
   /** What each read of the outbox found, and how long it took from when the one before it was answered. */
@@ -13,8 +13,8 @@ export class RunningBus {
   readonly #waiting = new Set<{ readonly reached: () => boolean; readonly resolve: () => void }>();
 
   constructor(options: Omit<BusOptions, "service" | "log" | "observers">) {
-    const tell: Observer["emit"] = (name, fields) => this.#onEvent(name, fields as EventFields);
-    this.bus = createBus({ service: "bench", log: "error", observers: [{ emit: tell }], ...options });
+    const emit: Observer["emit"] = (name, fields) => this.#onEvent(name, fields as EventFields);
+    this.bus = createBus({ service: "bench", log: "error", observers: [{ emit }], ...options });
   }
 
   /** Runs and owns this many lanes. */

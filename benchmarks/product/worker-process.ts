@@ -1,6 +1,6 @@
 import { fork, type ChildProcess } from "node:child_process";
 
-/** What a worker process is told when it starts. */
+/** The instructions that a worker process gets when it starts. */
 export interface WorkerOrder {
   readonly url: string;
   readonly latencyMs: number;
@@ -22,8 +22,8 @@ export class WorkerProcess {
   settled = 0;
   rssBytes = 0;
 
-  constructor(order: WorkerOrder, heard: (report: WorkerReport, worker: WorkerProcess) => void) {
-    this.#onReport = (report) => heard(report, this);
+  constructor(order: WorkerOrder, onReport: (report: WorkerReport, worker: WorkerProcess) => void) {
+    this.#onReport = (report) => onReport(report, this);
     this.#child = fork(
       new URL(import.meta.url.endsWith(".ts") ? "../worker.ts" : "../worker.js", import.meta.url),
       [JSON.stringify(order)],

@@ -7,7 +7,7 @@ interface Committed {
 
 const current = new AsyncLocalStorage<Committed>();
 
-/** Notes when the answer to COMMIT arrives, before anybody else hears of it. */
+/** Records when the answer to COMMIT arrives, before any other code sees it. */
 export function watchCommits(pool: pg.Pool): void {
   pool.on("connect", (client) => {
     const send = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;

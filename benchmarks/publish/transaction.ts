@@ -101,7 +101,7 @@ async function open(bench: Bench, sendsAtOnce: boolean) {
   };
 }
 
-/** Asked once: it is the same for any number of connections. */
+/** Measured once: it is the same for any number of connections. */
 async function measureCost(
   { place, statements, publish }: Awaited<ReturnType<typeof open>>,
   wanted: boolean,

@@ -22,7 +22,7 @@ export async function plainTransaction(pool: pg.Pool, n: number): Promise<void> 
   }
 }
 
-/** Transactions per second with so many at a time. */
+/** Transactions per second with this many connections at once. */
 export async function measureRate(
   count: number,
   atOnce: number,

@@ -23,15 +23,15 @@ export class RawNotify {
     return new RawNotify(pool, teller, listener);
   }
 
-  onNotified(heard: (id: string, atNs: bigint) => void): void {
-    this.#listener.on("notification", ({ payload = "" }) => heard(payload, process.hrtime.bigint()));
+  onNotified(listener: (id: string, atNs: bigint) => void): void {
+    this.#listener.on("notification", ({ payload = "" }) => listener(payload, process.hrtime.bigint()));
   }
 
   /** Resolves with the moment at which COMMIT had returned. */
   async write(id: string, n: number): Promise<bigint> {
     await plainTransaction(this.#pool, n);
     const committedNs = process.hrtime.bigint();
-    await this.#notifier.query({ name: "tell", text: "select pg_notify('raw', $1)", values: [id] });
+    await this.#notifier.query({ name: "notify", text: "select pg_notify('raw', $1)", values: [id] });
     return committedNs;
   }
 

@@ -18,7 +18,7 @@ export function sketchTransaction(pool: pg.Pool, n: number): Promise<void> {
 
 /**
  * The least of what shall be kept: the message once, for 30 days, so by the day; and a narrow row for as long as it is to
- * be sent. The days around today are there, whatever time zone the server is in.
+ * be sent. The partitions around today exist in every time zone of the server.
  */
 export const SKETCH_ARCHIVE = `
   create table sketch_message (id text not null, written_on date not null, topic text not null, key text,

@@ -76,7 +76,7 @@ async function open(bench: Bench, load: Load | undefined, rows: number) {
   };
 }
 
-/** The relay eats so many batches of the backlog, one at a time, so that each read has the machine to itself. */
+/** The relay reads this many batches of the backlog, one at a time, so that each read has the machine to itself. */
 async function backlogReads(gate: Gate, batches: number): Promise<void> {
   for (let batch = 0; batch < batches; batch++) await gate.letOnePass();
 }

@@ -93,15 +93,15 @@ export async function sagaSteps(bench: Bench): Promise<Result[]> {
 async function openProduct(bench: Bench) {
   const place = await bench.server.database("sagas");
   const pool = place.pool(30);
-  let heard: StepTimes | undefined;
+  let stepTimes: StepTimes | undefined;
   let ended = 0;
-  let reached: { readonly count: number; readonly told: () => void } | undefined;
+  let reached: { readonly count: number; readonly resolve: () => void } | undefined;
   const counter: Observer = {
     emit(name, fields) {
-      if (name === "saga.step") heard?.onChange(fields as StepChange);
+      if (name === "saga.step") stepTimes?.onChange(fields as StepChange);
       if (name !== "saga.changed" || (fields as { to: string }).to !== "completed") return;
       ended += 1;
-      if (reached !== undefined && ended >= reached.count) reached.told();
+      if (reached !== undefined && ended >= reached.count) reached.resolve();
     },
   };
   const bus: Bus = createBus({
@@ -116,7 +116,7 @@ async function openProduct(bench: Bench) {
   await bus.migrate();
   await bus.run();
   const run = async (which: Measured, count: number, name: string): Promise<void> => {
-    const done = new Promise<void>((told) => (reached = { count: ended + count, told }));
+    const done = new Promise<void>((resolve) => (reached = { count: ended + count, resolve }));
     let next = 0;
     await Promise.all(
       Array.from({ length: AT_ONCE }, async () => {
@@ -137,9 +137,9 @@ async function openProduct(bench: Bench) {
     /** How long a step takes when nothing else waits: one saga after the other. */
     async latency(which: Measured, count: number): Promise<StepTimes> {
       const times = new StepTimes();
-      heard = times;
+      stepTimes = times;
       for (let n = 0; n < count; n++) await run(which, 1, `alone-${n}`);
-      heard = undefined;
+      stepTimes = undefined;
       return times;
     },
     async close(): Promise<void> {

@@ -52,7 +52,7 @@ function composeContender(spans: Spans, count: number): Contender {
   };
 }
 
-// Publish, send, process and settle each ask whether somebody traces; two of them make a span where nobody does.
+// Publish, send, process and settle each ask whether tracing is on; two of them make a span even if it is off.
 function portAlone(spans: Spans, count: number): number {
   const message = { id: "m", type: "order.placed", topic: "events.order.placed" };
   let silent = 0;
@@ -65,6 +65,6 @@ function portAlone(spans: Spans, count: number): number {
     for (let asked = 0; asked < 4; asked++) if (!spans.enabled) silent += 1;
   }
   const tookMs = performance.now() - began;
-  if (silent !== count * 5) throw new Error("somebody traces");
+  if (silent !== count * 5) throw new Error("tracing is on");
   return (tookMs * 1_000) / count;
 }

@@ -16,7 +16,7 @@ const IN_FLIGHT = 500;
 
 const servers = new Set<BrokerServer>();
 
-/** Stops the brokers that still run: whoever ends us must not leave one behind. */
+/** Stops the brokers that still run, so that none outlives this process. */
 export async function stopBrokers(): Promise<void> {
   const running = [...servers];
   servers.clear();

@@ -20,9 +20,9 @@ export interface RawClient {
   prepare(messages: readonly RawMessage[], inFlight: number): () => Promise<void>;
   /** One, until it is confirmed; many may be asked for at once. */
   publishOne(message: RawMessage): Promise<void>;
-  /** Receives what is there and acknowledges each at once; told of every message. Ends after so many. */
+  /** Receives messages and acknowledges each at once; reports every message. Ends after `count` messages. */
   consume(count: number, prefetch: number, received: () => void): Promise<void>;
-  /** Removes what was published, so that whoever comes next finds the broker empty. */
+  /** Removes what was published, so that the next contender finds the broker empty. */
   empty(): Promise<void>;
   close(): Promise<void>;
 }
@@ -37,7 +37,7 @@ export function createHeaders(id: string): Record<string, string> {
   return headers;
 }
 
-/** Keeps so many publishes on their way until all are confirmed. */
+/** Keeps this many publishes in flight until all are confirmed. */
 export async function runWindowed<T>(
   items: readonly T[],
   width: number,

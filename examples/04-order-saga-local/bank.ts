@@ -10,7 +10,7 @@ async function noAnswer(signal: AbortSignal): Promise<never> {
 // #region bank
 const accounts = new Map<string, { cents: number; refunded: boolean }>();
 
-/** Stands for an HTTP service of somebody else. Like any good one it honours idempotency keys. */
+/** Stands for an HTTP service of another company. It honours idempotency keys. */
 export const bank = {
   async charge(
     key: string,
@@ -20,7 +20,7 @@ export const bank = {
   ): Promise<{ paymentId: string }> {
     if (customerId.startsWith("declined-")) throw refuse("card declined");
     if (!accounts.has(key)) accounts.set(key, { cents, refunded: false });
-    if (customerId.startsWith("slow-")) await noAnswer(signal); // it has taken the money all the same
+    if (customerId.startsWith("slow-")) await noAnswer(signal); // it has taken the money anyway
     return { paymentId: key };
   },
 

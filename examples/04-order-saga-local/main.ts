@@ -40,7 +40,7 @@ await order("ann");
 
 // #region trouble
 await order("declined-bob"); // the bank says no
-await order("slow-carl"); // nobody knows what the bank did
+await order("slow-carl"); // the outcome at the bank is unknown
 await order("remote-eve"); // it was paid, but it cannot be sent
 // #endregion trouble
 

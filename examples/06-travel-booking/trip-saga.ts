@@ -14,7 +14,7 @@ export const bookTrip = saga("trip", {
     insured: z.boolean(),
   }),
   key: (trip) => trip.tripId,
-  deadline: "10m", // whatever happens, the traveller knows by then
+  deadline: "10m", // the traveller has an answer by then
 })
   .all("book", (g) =>
     g

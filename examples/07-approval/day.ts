@@ -1,4 +1,4 @@
 // #region day
-/** In milliseconds. In earnest this is 86_400_000, or you write "3d"; here nobody wants to wait for that long. */
+/** In milliseconds. In earnest this is 86_400_000, or you write "3d"; the example is shorter, so that it ends soon. */
 export const DAY = 200;
 // #endregion day

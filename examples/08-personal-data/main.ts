@@ -29,18 +29,18 @@ await bus.migrate();
 // #region handle
 const signals = new EventEmitter();
 bus.on(CustomerRegistered, { consumer: "welcome" }, ({ data }) => {
-  signals.emit("told", `${data.plan}: ${describeValue(data.email)}`);
+  signals.emit("handled", `${data.plan}: ${describeValue(data.email)}`);
 });
 
 function describeValue(value: Personal<string>): string {
-  if (isErased(value)) return "somebody who was erased";
-  return isEncrypted(value) ? "somebody we have no key for" : value;
+  if (isErased(value)) return "an erased subject";
+  return isEncrypted(value) ? "a subject without a key" : value;
 }
 // #endregion handle
 
 await bus.run();
 const customerId = `customer-${Date.now()}`;
-const first = once(signals, "told");
+const first = once(signals, "handled");
 await bus.transaction((tx) =>
   tx.publish(CustomerRegistered, { customerId, email: "ada@example.com", plan: "gold" }),
 );

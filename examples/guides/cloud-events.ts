@@ -8,7 +8,7 @@ export const transport = kafka({ brokers: ["127.0.0.1:9092"], format: "cloudeven
 import { toCloudEventJson, type Bus } from "sagabox";
 import { OrderPlaced } from "./contracts.ts";
 
-/** Tells a partner of each order, as a CloudEvent over HTTP. */
+/** Sends each order to a partner, as a CloudEvent over HTTP. */
 export function notifyPartner(bus: Bus, partnerUrl: string): void {
   bus.on(OrderPlaced, { consumer: "partner" }, async (order, { signal }) => {
     const response = await fetch(partnerUrl, {

@@ -46,7 +46,7 @@ export function billByVerdict(bus: Bus, status: (orderId: string) => string): vo
       case "test":
         throw ignore("a test order"); // done, without effect
       case "stolen":
-        throw refuse("the card is stolen"); // done, without effect; whoever asked for a reply hears why
+        throw refuse("the card is stolen"); // settled without effect; a caller that waits for a reply gets the reason
       default:
         await tx.query("insert into guide_bill (order_id, cents) values ($1, $2)", [
           data.orderId,

@@ -3,12 +3,12 @@ import type { Pool } from "pg";
 import { createBus, type Bus, type DeadLetterNotice } from "sagabox";
 
 // #region notify
-export function notifyingBus(database: Pool, tell: (notice: DeadLetterNotice) => void, url: string): Bus {
+export function notifyingBus(database: Pool, notify: (notice: DeadLetterNotice) => void, url: string): Bus {
   return createBus({
     service: "guide",
     database,
     log: false,
-    onDeadLetter: tell,
+    onDeadLetter: notify,
     notify: { webhook: { url, secret: "at least sixteen characters" } },
   });
 }

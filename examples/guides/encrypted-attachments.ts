@@ -15,14 +15,14 @@ export async function filePassport(bus: Bus, customerId: string, path: string): 
 // #endregion attach
 
 // #region open
-export function checkPassports(bus: Bus, path: string, tell: (text: string) => void): void {
+export function checkPassports(bus: Bus, path: string, report: (text: string) => void): void {
   bus.on(PassportScanned, { consumer: "desk" }, async ({ data }, { open }) => {
     try {
       await pipeline(open(data.scan), createWriteStream(path));
-      tell(`${data.country}: ${data.scan.$attachment.sealed?.plainBytes} bytes`);
+      report(`${data.country}: ${data.scan.$attachment.sealed?.plainBytes} bytes`);
     } catch (error) {
       if (!isSagaboxError(error, "PRIVACY_ERASED")) throw error;
-      tell(`${data.country}: somebody who was erased`);
+      report(`${data.country}: an erased subject`);
     }
   });
 }

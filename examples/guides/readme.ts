@@ -11,10 +11,10 @@ const bus = createBus({ service: "shop" }); // on the database of DATABASE_URL
 await bus.migrate(); // makes the tables of sagabox
 
 bus.on(OrderPlaced, { consumer: "billing" }, async ({ data }, { tx }) => {
-  await tx.query("insert into bills (order_id) values ($1)", [data.orderId]); // once, whatever happens
+  await tx.query("insert into bills (order_id) values ($1)", [data.orderId]); // exactly once, also after a crash
 });
 await bus.run();
-process.once("SIGINT", () => void bus.stop()); // lets go of its work, so that nobody waits for it
+process.once("SIGINT", () => void bus.stop()); // releases its lanes, so that other workers need not wait
 
 const orderId = "order-1";
 await bus.transaction(async (tx) => {

@@ -22,7 +22,7 @@ export const ParcelScanned = event("guide.saga.scanned", {
 export interface Bank {
   charge(key: string, cents: number, signal: AbortSignal): Promise<{ paymentId: string }>;
   refund(paymentId: string): Promise<void>;
-  /** Pays back whatever was paid under this key, if anything was. */
+  /** Pays back the payment under this key, if there is one. */
   cancel(key: string): Promise<void>;
   credit(orderId: string): Promise<{ rating: number }>;
 }

@@ -36,7 +36,7 @@ export function byFunction(bank: Bank) {
     .run("pay", (c) => bank.charge(c.idempotencyKey, c.input.cents, c.signal))
     .undo(async (c) => {
       if (c.outcome === "done") await bank.refund(c.result.paymentId);
-      else await bank.cancel(c.idempotencyKey); // nobody knows whether there is a payment
+      else await bank.cancel(c.idempotencyKey); // the outcome of the payment is unknown
     });
   // #endregion unknown
 }
@@ -113,6 +113,6 @@ const by = { actor: "ada", reason: "the bank paid it back by hand" };
 export const tryAgain = (bus: Bus, sagaId: string) => bus.sagas.retry(sagaId, by);
 /** A person did it: it counts as done, or undone. */
 export const wasDone = (bus: Bus, sagaId: string, step: string) => bus.sagas.settle(sagaId, { step, ...by });
-/** Nobody will do it: go on as if it were not there. */
+/** The step will never be done: continue without it. */
 export const letItBe = (bus: Bus, sagaId: string, step: string) => bus.sagas.skip(sagaId, { step, ...by });
 // #endregion decide

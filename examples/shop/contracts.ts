@@ -23,7 +23,7 @@ export const ShipOrder = command("shop.shipping.ship", {
   reply: z.object({ parcelId: z.string() }),
 });
 
-// What happened to an order, for whoever wants to know.
+// Events about an order, for any service that subscribes.
 export const OrderPlaced = event("shop.order.placed", {
   schema: order.extend({
     customerId: z.string(),

@@ -6,12 +6,12 @@ const none = { orders: 0, billed: 0, shipped: 0, completed: 0, compensated: 0 };
 
 type Counts = Record<keyof typeof none, number>;
 
-/** What the view shows, gathered from what sagabox tells about itself. */
+/** What the view shows, gathered from the events that sagabox emits. */
 export class Figures implements Observer {
   readonly #startedMs = performance.now();
   readonly #window = [{ atMs: performance.now(), counts: none as Counts }];
   readonly total: Counts = { ...none };
-  /** Sagas under way, and those that wait for a person. */
+  /** Running sagas, and sagas that wait for an operator. */
   open = { running: 0, failed: 0 };
   written = 0;
   sentAtOnce = 0;
@@ -23,8 +23,8 @@ export class Figures implements Observer {
   trouble = "none";
 
   readonly emit: Observer["emit"] = (name, fields) => {
-    const hear = this.#listeners[name];
-    if (hear !== undefined) hear(fields as never);
+    const listener = this.#listeners[name];
+    if (listener !== undefined) listener(fields as never);
   };
 
   readonly #listeners: { [Name in keyof TelemetryEvents]?: (fields: TelemetryEvents[Name]) => void } = {
@@ -59,7 +59,7 @@ export class Figures implements Observer {
     return { ...shop, place };
   }
 
-  /** Looks now and then how many sagas are under way. Returns its end. */
+  /** Counts the running sagas at intervals. Returns a function that stops it. */
   watchBacklog(shop: Shop): () => void {
     const look = (): void =>
       void shop.open().then(

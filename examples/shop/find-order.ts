@@ -54,7 +54,7 @@ async function readEvents(pool: Pool, schema: string, orderId: string): Promise<
   return rows.map((row) => ({ ...row, at: row.at.toISOString() }));
 }
 
-/** How many orders are under way, and how many wait for a person. */
+/** The number of running orders, and of orders that wait for an operator. */
 export interface OpenOrders {
   readonly running: number;
   readonly failed: number;

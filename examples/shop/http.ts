@@ -37,7 +37,7 @@ async function answer(shop: OpenShop, request: IncomingMessage): Promise<Answer>
     return await route(shop, request);
   } catch (error) {
     if (error instanceof BadRequest) {
-      // What is left of a body nobody reads would be taken for the next request.
+      // The unread rest of a body would be taken for the next request.
       const headers: Record<string, string> = error.isTooLong ? { connection: "close" } : {};
       return { status: 400, body: { error: error.message }, headers };
     }
@@ -63,7 +63,7 @@ async function route(shop: OpenShop, request: IncomingMessage): Promise<Answer> 
   return { status: 404, body: { error } };
 }
 
-// Whoever speaks to a proxy sends the whole address. A path that begins with // is none, although it would be read as one.
+// A client of a proxy sends the whole address. A path that begins with // is not an address, although it would be parsed as one.
 function parsePath(target: string): string {
   if (!target.startsWith("/") && URL.canParse(target)) return new URL(target).pathname;
   return target.split("?", 1)[0] ?? "";

@@ -70,7 +70,7 @@ async function repeat(
   while (more()) {
     await sleep(everyMs, undefined, { signal }).catch(() => undefined);
     if (signal.aborted) return;
-    // A database that is away comes back; the view and the log tell about it.
+    // An unreachable database comes back; the view and the log report it.
     await work().catch(() => sleep(1_000, undefined, { signal }).catch(() => undefined));
   }
 }

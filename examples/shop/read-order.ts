@@ -4,7 +4,7 @@ import type { NewOrder } from "./shop.ts";
 
 /** A body that is no order, with the reason the client gets. */
 export class BadRequest extends Error {
-  /** More of the body comes than anybody reads. */
+  /** The body is longer than the limit. */
   readonly isTooLong: boolean;
 
   constructor(reason: string, { isTooLong = false } = {}) {
@@ -28,7 +28,7 @@ const newOrder = z.strictObject({
   customerId: text,
 });
 
-/** The body of POST /orders, or the reason why it is none. */
+/** The body of POST /orders, or the reason why it is invalid. */
 export async function readOrder(request: IncomingMessage): Promise<NewOrder> {
   const type = request.headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase() || "none";
   if (type !== "application/json") {

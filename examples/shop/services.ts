@@ -52,7 +52,7 @@ export function shippingService(bus: Bus): void {
   });
 }
 
-/** Writes to customers. Nobody asks it to: it reads what happened, as any number of others could. */
+/** Writes to customers. It only subscribes to events, as any number of other services could. */
 export function mailService(bus: Bus): void {
   const letters = [
     [c.OrderPlaced, "We have your order"],

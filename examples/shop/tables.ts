@@ -1,4 +1,4 @@
-// None of these has a unique constraint on purpose: whatever happened twice would show as a second row.
+// These tables have no unique constraints on purpose: a repeated effect shows as a second row.
 const ledgers = {
   shop_reservation: "sku text not null, quantity integer not null",
   shop_release: "",

@@ -35,7 +35,7 @@ export const consumers: Dashboard = {
     },
     {
       title: "Waiting at the Broker",
-      description: "For their slowest consumer, where the broker tells.",
+      description: "For their slowest consumer, where the broker reports it.",
       unit: "short",
       queries: { "{{topic}}": gauge("transport_depth", "topic") },
     },

@@ -7,7 +7,7 @@ export const deadLetters: Dashboard = {
   panels: [
     {
       title: "Open Dead Letters",
-      description: "Nobody has dealt with them.",
+      description: "Dead letters that are not resolved.",
       unit: "short",
       queries: { "{{job}}": gauge("dead_letters") },
     },
@@ -25,7 +25,7 @@ export const deadLetters: Dashboard = {
     },
     {
       title: "Notices",
-      description: "Whether somebody was told: sent, failed, dropped.",
+      description: "Notices by outcome: sent, failed, dropped.",
       unit: "cps",
       queries: { "{{via}} {{outcome}}": `sum by (via, outcome) (${rate("dead_letter_notices_total")})` },
     },

@@ -13,7 +13,7 @@ export interface IncidentOptions {
   readonly pause: () => Promise<void>;
 }
 
-/** A bug goes out, dead letters pile up, somebody finds the cause, repairs it and replays: with the real tools. */
+/** A bug is deployed, dead letters pile up, an operator finds the cause, repairs it and replays, with the real tools. */
 export async function runIncident(stage: IncidentOptions): Promise<void> {
   const pool = new pg.Pool({ connectionString: stage.url, max: 20 });
   pool.on("error", () => undefined);
@@ -65,7 +65,7 @@ async function runSteps(
 
   await printLines(
     "A shop takes orders, and its consumer `invoices` writes an invoice for each.",
-    "Today somebody rolled out a version that reads a VAT number every order is thought to have.",
+    "Today a version was rolled out that reads a VAT number every order is thought to have.",
   );
   const buggy = await deploy((order) => {
     assertCurrency(order);
@@ -99,7 +99,7 @@ async function runSteps(
   });
   await printLines(
     "Replay everything, but carefully: of each cause three letters go first, and only when those were",
-    "handled, the rest. A cause whose failure comes back is stopped, and the others go on.",
+    "handled, the rest. A cause whose failure comes back is stopped, and the others continue.",
   );
   await sagabox(
     "dlq",

@@ -10,7 +10,7 @@ export const advice: Readonly<Record<string, string>> = {
     "Long enough for a bug to be found and fixed. Dedupe rows live at least as long, so that a replay never has its effect twice.",
   inboxRetention:
     "Raise it when a broker keeps messages for longer: what is forgotten here could be handled again.",
-  log: "`debug` tells every message.",
+  log: "`debug` logs every message.",
   "outbox.batchSize": "`sagabox tune` measures what fits your servers.",
   "outbox.pollInterval": "Polling is the net; hints come first. Raise it only to spare an idle database.",
   "outbox.publishTimeout": "After this time it is sent again, so shorter means more duplicates at consumers.",

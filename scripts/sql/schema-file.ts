@@ -117,7 +117,7 @@ function printTable({ name, definition, source, columns, constraints }: SchemaOb
   return `create table ${name} (\n${body.join("")})${definition};\n`;
 }
 
-/** The comments behind the columns of a `create table`. A comment that goes on in the next line is joined. */
+/** The comments behind the columns of a `create table`. A comment that continues on the next line is joined. */
 function columnNotes(source: string): ReadonlyMap<string, string> {
   const notes = new Map<string, string>();
   const body = source.slice(0, source.search(/^\)/m)).split("\n").slice(1);

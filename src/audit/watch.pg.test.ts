@@ -90,7 +90,7 @@ test("SEC-19: a stopped check reports nothing, and the next one repeats its sect
   const watch = watchOf(harness);
   await tamper("update sagabox.saga_audit_log set note = 'x' where id = 2");
   expect(await watch.verifyNext(AbortSignal.abort())).toEqual([]);
-  expect(observer.told.filter(({ name }) => /^audit\.(broken|verified)$/.test(name))).toEqual([]);
+  expect(observer.emitted.filter(({ name }) => /^audit\.(broken|verified)$/.test(name))).toEqual([]);
   expect(await watch.verifyNext()).toMatchObject([{ kind: "row_changed", id: "2" }]);
 });
 

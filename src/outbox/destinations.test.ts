@@ -51,7 +51,7 @@ test("A17: opening, probing and closing emit events with the number of open brea
   expect(destinations.states()).toEqual({ a: "half-open", b: "open" });
   destinations.recordAnswer("a");
   expect(destinations.states()).toEqual({ b: "open" });
-  expect(observer.told.filter(({ name }) => name.startsWith("breaker."))).toEqual([
+  expect(observer.emitted.filter(({ name }) => name.startsWith("breaker."))).toEqual([
     { name: "breaker.opened", fields: { topic: "a", failures: 2, delayMs: 1_000, open: 1, ...failure } },
     { name: "breaker.opened", fields: { topic: "b", failures: 2, delayMs: 1_000, open: 2, ...failure } },
     { name: "breaker.probing", fields: { topic: "a", open: 2 } },

@@ -5,12 +5,14 @@ import { readImports, type ImportedModule, type SourceFile, type Violation } fro
 /** What in this file of src/ breaks the table of rooms. */
 export function checkRooms(file: SourceFile): Violation[] {
   const path = posix.relative("src", file.path);
-  // The front door re-exports the whole house.
+  // The front door re-exports all rooms.
   if (!path.includes("/")) return [];
   const name = findRoom(path);
   const room = name === undefined ? undefined : rooms[name];
   if (name === undefined || room === undefined) {
-    return [{ path: file.path, line: 1, problem: "lies in no room; name it in test/architecture/rooms.ts" }];
+    return [
+      { path: file.path, line: 1, problem: "belongs to no room; name it in test/architecture/rooms.ts" },
+    ];
   }
   return readImports(file).flatMap((imported) => {
     const problem = imported.specifier.startsWith(".")

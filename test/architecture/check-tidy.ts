@@ -91,7 +91,7 @@ function importedAmbient(node: SyntaxNode): string | undefined {
     .find((name) => chance.includes(name));
 }
 
-/** Not the name of a property (`timers.setTimeout`, `{ setTimeout: … }`), which is somebody's own. */
+/** Not the name of a property (`timers.setTimeout`, `{ setTimeout: … }`), which may have any name. */
 function isFreeName(node: SyntaxNode, parent: SyntaxNode): boolean {
   return parent["property"] !== node && parent["key"] !== node;
 }

@@ -37,7 +37,7 @@ test.each(["rabbitmq", "kafka", "nats"] as const)(
   },
 );
 
-test("the map of the house names every room", () => {
+test("the map in ARCHITECTURE.md names every room", () => {
   const map = readFileSync(join(projectRoot, "ARCHITECTURE.md"), "utf8");
   const outer = Object.keys(rooms).filter(
     (name) => !name.includes("/") && existsSync(join(projectRoot, "src", name)),

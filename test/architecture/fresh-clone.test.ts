@@ -38,23 +38,23 @@ function freshClone(notLocked: Readonly<Record<string, string>> = {}): string {
   return root;
 }
 
-function run(root: string): { status: number | null; told: string } {
+function run(root: string): { status: number | null; output: string } {
   const { npm_execpath: _, ...env } = process.env;
   const args = [join(root, "scripts", "run.mjs"), "sagabox"];
   const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd: root, env, encoding: "utf8" });
-  return { status, told: stdout + stderr };
+  return { status, output: stdout + stderr };
 }
 
 test("the first command on a fresh clone installs what it needs, without a warning", () => {
-  const { status, told } = run(freshClone());
-  expect(told).toMatch(/Installing dependencies .* node_modules is missing[^]*it runs/);
-  expect(told).not.toMatch(/warn/i);
-  expect(status, told).toBe(0);
+  const { status, output } = run(freshClone());
+  expect(output).toMatch(/Installing dependencies .* node_modules is missing[^]*it runs/);
+  expect(output).not.toMatch(/warn/i);
+  expect(status, output).toBe(0);
 });
 
 test("an install that fails says why in full, and nothing is run after it", () => {
-  const { status, told } = run(freshClone({ other: "file:scripts" }));
-  expect(told).toMatch(/npm error[^]*package\.json and package-lock\.json[^]*in sync/i);
-  expect(told).not.toContain("it runs");
+  const { status, output } = run(freshClone({ other: "file:scripts" }));
+  expect(output).toMatch(/npm error[^]*package\.json and package-lock\.json[^]*in sync/i);
+  expect(output).not.toContain("it runs");
   expect(status).toBe(1);
 });

@@ -69,7 +69,7 @@ test.each([
   expect(checkAmbient({ path, text })).toEqual([]);
 });
 
-test("the line of a violation is told", () => {
+test("the line of a violation is reported", () => {
   expect(checkAmbient({ path, text: "\n\nconst t = Date.now();" })[0]?.line).toBe(3);
 });
 

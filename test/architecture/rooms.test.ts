@@ -82,11 +82,11 @@ test("a package allowed for its types may not be run", () => {
   expect(problems("src/message/x.ts", 'import { a } from "@standard-schema/spec";')).toHaveLength(1);
 });
 
-test("an import in a comment or a string is none", () => {
+test("an import in a comment or a string does not count", () => {
   const text = '// import { a } from "../saga/index.ts";\nexport const text = \'import "pg"\';\n';
   expect(problems("src/retry/x.ts", text)).toEqual([]);
 });
 
 test("a file in a folder the table does not know is found", () => {
-  expect(problems("src/utils/x.ts", "")).toEqual([expect.stringContaining("lies in no room")]);
+  expect(problems("src/utils/x.ts", "")).toEqual([expect.stringContaining("belongs to no room")]);
 });

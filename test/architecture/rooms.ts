@@ -88,14 +88,14 @@ export const rooms: Readonly<Record<string, Room>> = {
   requests: { rooms: [...upToPorts, "outbox", "inbox"] },
   flow: { rooms: [...upToPorts, "inbox"] },
   // 6: wiring and operations
-  // PostgreSQL itself is the default carrier, so the wiring knows this one transport by name.
+  // PostgreSQL itself is the default transport, so the wiring knows this one transport by name.
   // The bus hands out the operations of admin, which knows nothing of it.
   app: { rooms: [...upToSaga, "admin", "parking", "notify", "requests", "transports/postgres"] },
-  // A consumer is retired where its subscriptions and deliveries are: with PostgreSQL as the carrier, in its queue.
+  // A consumer is retired where its subscriptions and deliveries are: with PostgreSQL as the transport, in its queue.
   admin: { rooms: [...upToSaga, "transports/postgres"] },
   // 7: the doors
   // The command line reads arguments and prints; what is done is an operation of admin, or of a bus that app makes.
-  // It opens the database, and it draws and reads the definitions of sagas, which asks nobody.
+  // It opens the database, and it draws and reads the definitions of sagas, which needs no operation.
   cli: {
     rooms: [...ground, "options", "telemetry", "storage", "saga", "app", "admin", "dashboard", "embedded"],
   },
@@ -103,7 +103,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   testing: { rooms: [...upToAdmin, "embedded", "storage/drivers"] },
 };
 
-/** The room of a path below src/, or undefined for the front door and for rooms nobody has named yet. */
+/** The room of a path below src/, or undefined for the front door and for rooms that are not in the table. */
 export function findRoom(path: string): string | undefined {
   const candidates = Object.keys(rooms).filter((room) => path.startsWith(`${room}/`));
   return candidates.sort((a, b) => b.length - a.length)[0];

@@ -12,7 +12,7 @@ export interface SourceFile {
   readonly text: string;
 }
 
-/** Something that breaks a rule of the house. */
+/** A place in a file that breaks a written rule. */
 export interface Violation {
   readonly path: string;
   readonly line: number;

@@ -27,7 +27,7 @@ import { until } from "./until.ts";
 /** SAGABOX_PROOF=full runs the whole figures; anything else a tenth. */
 export const full = process.env["SAGABOX_PROOF"] === "full";
 
-/** Whoever asks for all gets every way, if only quickly. */
+/** SAGABOX_REQUIRE=all runs every way of publishing, with small figures. */
 export const everyMode = full || process.env["SAGABOX_REQUIRE"] === "all";
 
 /** The figure for this tier. */
@@ -40,7 +40,7 @@ export function chooseModes<Way extends string>(quick: Way, other: Way): readonl
   return everyMode ? [quick, other] : [quick];
 }
 
-/** One line per proof, for whoever reads the run. */
+/** Prints one line per proof. */
 export function report(proof: string, figures: Readonly<Record<string, string | number>>): void {
   const pairs = Object.entries(figures).map(([name, value]) => `${name} ${value}`);
   process.stdout.write(`proof ${proof}: ${pairs.join(", ")}\n`);
@@ -221,7 +221,7 @@ export class ChaosRun {
     return (await this.pool.query(owned, [`${child.id}/%`])).rows.length === 0;
   }
 
-  /** Ends one session of the fleet, whatever it is doing. Returns how many that were. */
+  /** Terminates one session of the fleet. Returns how many sessions that were. */
   async cutSession(): Promise<number> {
     const { rows } = await this.pool.query<{ cut: boolean }>(
       `select pg_terminate_backend(pid) as cut
@@ -244,12 +244,12 @@ export class ChaosRun {
     return rowCount === 0;
   }
 
-  /** Somebody was hit, for good or for a while. */
+  /** Notes that a process was killed or stopped. */
   fault(worker: string, fromMs: number, toMs = fromMs): void {
     this.faults.push({ worker, fromMs, toMs });
   }
 
-  /** Waits until every effect happened and nothing is on its way. Gives up after a while: the checker says what is missing. */
+  /** Waits until every effect happened and nothing is in flight. Gives up after a while: the checker reports what is missing. */
   async quiescence(timeoutMs = 90_000): Promise<boolean> {
     await this.fleet.waitForLoads();
     const idle = async (): Promise<boolean> => {
@@ -295,10 +295,12 @@ export class ChaosRun {
   /** The product's own account, beside ours: I-08. */
   async #checkConservation(): Promise<readonly string[]> {
     const { findings, total, skipped } = await verifyConservation(pgDatabase(this.pool), "sagabox");
-    const told = findings.map(({ kind, count, ids }) => `${kind} × ${count}: ${ids.slice(0, 3).join(" ")}`);
+    const reported = findings.map(
+      ({ kind, count, ids }) => `${kind} × ${count}: ${ids.slice(0, 3).join(" ")}`,
+    );
     const uneven =
       total.written === total.sent && skipped === 0 ? [] : [JSON.stringify({ ...total, skipped })];
-    return [...told, ...uneven];
+    return [...reported, ...uneven];
   }
 
   // What the killed held is left for good when the others are sent home before they could take it.
@@ -325,7 +327,7 @@ export class ChaosRun {
     };
   }
 
-  // What a real broker carries is not watched on its way; its effects are.
+  // Copies at a real broker are not recorded; the effects are.
   async #groups(): Promise<readonly string[]> {
     if (isBrokerKind(this.#options.mode)) return [];
     if (this.#broker !== undefined) return ["broker"];
@@ -380,7 +382,7 @@ export interface Conclusion {
   readonly log: Readonly<Record<string, number>>;
 }
 
-/** Everything done, nothing violated, nobody gone, nothing left. */
+/** Everything is done, nothing violated, no process died, nothing is left. */
 export const PERFECT: Conclusion["outcome"] = {
   done: true,
   enough: true,

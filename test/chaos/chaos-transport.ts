@@ -114,7 +114,7 @@ export class ChaosTransport implements Transport {
   #break(): void {
     this.#socket = undefined;
     this.#answers.clear();
-    for (const told of this.#broken) told();
+    for (const listener of this.#broken) listener();
     for (const lost of this.#lost.values()) lost.abort();
     this.#lost.clear();
     if (!this.#closed && this.#memberships.size > 0) void this.#rejoin();

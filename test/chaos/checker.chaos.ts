@@ -71,7 +71,7 @@ test.each<[string, string, (history: History) => unknown]>([
     (h) => h.settles.push({ lane: 0, seq: "3", worker: "w1", owner: "w2/y", writer: null }),
   ],
   [
-    "a row settled while nobody owned its lane",
+    "a row settled while its lane had no owner",
     "I-10",
     (h) => h.settles.push({ lane: 0, seq: "3", worker: "w1", owner: null, writer: null }),
   ],

@@ -99,12 +99,14 @@ function inversions(sequence: readonly (Committed & { readonly place: string })[
 
 // A row is the lane's present owner's to delete, and one that its writer leased to itself the writer's too: with no fence,
 // and even when its lease is over. That is right, since it deletes only what it has sent, or sends in the statement that
-// deletes: whoever finds the row gone has nothing to do. That nothing is sent under a lease that is over rests on the
+// deletes: a worker that does not find the row has nothing to do. That nothing is sent under a lease that is over rests on the
 // monotonic clock of the writer, and what that leaves is judged as a copy on the wire.
 function staleWrites({ settles, laneMoves }: Evidence): string[] {
   const strangers = settles
     .filter(({ writer, worker, owner }) => writer !== worker && owner?.startsWith(`${worker}/`) !== true)
-    .map((settle) => `${settle.worker} settled ${settle.lane}/${settle.seq} of ${settle.owner ?? "nobody"}`);
+    .map(
+      (settle) => `${settle.worker} settled ${settle.lane}/${settle.seq} of ${settle.owner ?? "no owner"}`,
+    );
   const backwards = laneMoves
     .filter(
       ({ toOwner, fromFence, toFence }) => toFence < fromFence || (toOwner !== null && toFence === fromFence),

@@ -13,7 +13,7 @@ export const Happened = event("chaos.happened", {
 /** Two effects per message, each of which must happen once. */
 export const HANDLERS = ["billing", "mail"] as const;
 
-/** Everything a child process is told, as JSON in the variable CHAOS. */
+/** The instructions for a child process, as JSON in the variable CHAOS. */
 export interface ChildOptions {
   readonly id: string;
   readonly url: string;
@@ -22,7 +22,7 @@ export interface ChildOptions {
   readonly brokerPort: number | undefined;
   /** A real broker instead. */
   readonly broker?: { readonly kind: BrokerKind; readonly url: string };
-  /** The share of first attempts that fail, so that retries are under way when something falls. */
+  /** The share of first attempts that fail, so that retries are pending when a fault happens. */
   readonly failures?: number;
   readonly optimisticTimeoutMs: number;
 }
@@ -47,7 +47,7 @@ export function createTransport({ id, brokerPort, broker }: ChildOptions): {
 }
 
 /**
- * Every session of the process carries the worker's name, so that triggers can tell who wrote what. The path is given
+ * Every session of the process carries the worker's name, so that triggers know which worker wrote a row. The path is given
  * because the embedded server's user is called like our schema, which would catch the harness's tables.
  */
 export function signedUrl(url: string, id: string): string {

@@ -100,7 +100,7 @@ async function rows<R extends object>(pool: pg.Pool, sql: string): Promise<R[]> 
 
 /**
  * The harness's own evidence, beside the product's tables and without any constraint that could hide a fault. The
- * triggers see what is really written, whatever the product believes it wrote.
+ * triggers see what is really written, independently of the product's own reports.
  */
 const TABLES = `
   create table aggregate (key text primary key, kseq integer not null default 0);

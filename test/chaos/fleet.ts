@@ -42,7 +42,7 @@ export class ChaosChild {
       return (code ?? signal) as number | NodeJS.Signals;
     });
     this.ready = this.#waitForReady().then(() => void (this.#isReady = true));
-    this.ready.catch(() => undefined); // whoever needs it awaits it; a victim may die before it is ready
+    this.ready.catch(() => undefined); // awaited where it is needed; a victim may die before it is ready
     this.#readLog();
   }
 
@@ -91,7 +91,7 @@ export class ChaosChild {
   }
 }
 
-// Whatever is not a log line was printed by somebody in distress.
+// A line that is no log line was printed by a crash.
 function parseLogLine(text: string): { level: string; event: string } {
   try {
     const { level, event } = JSON.parse(text) as { level?: string; event?: string };
@@ -108,7 +108,7 @@ type Common = Omit<ChildOptions, "id">;
 
 /** The processes under test: workers that are replaced when they fall, and loads that run until the target. */
 export class ChaosFleet {
-  /** Ended although nobody asked for it. */
+  /** Ended without having been asked to. */
   readonly unexpected: string[] = [];
   readonly #common: Common;
   readonly #all: ChaosChild[] = [];
@@ -158,7 +158,7 @@ export class ChaosFleet {
     return child;
   }
 
-  /** As a crash does: nothing is told, nothing is finished. */
+  /** Like a crash: nothing is reported, nothing is finished. */
   async kill(child: ChaosChild): Promise<void> {
     this.#remove(child);
     child.signal("SIGKILL");

@@ -1,4 +1,4 @@
-// Publishes beside business rows until the target is committed, by both ways of publishing. Told what to do by CHAOS.
+// Publishes beside business rows until the target is committed, by both ways of publishing. Its instructions are in CHAOS.
 import pg from "pg";
 import { createBus, type CallerTransaction } from "sagabox";
 import { HANDLERS, Happened, signedUrl, createTransport, type LoadOptions } from "./child-contract.ts";

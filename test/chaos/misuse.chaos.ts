@@ -63,7 +63,7 @@ const forms = [
 const transportKinds: readonly TransportKind[] = full ? ["postgres", ...brokerKinds] : ["postgres"];
 
 test.for(transportKinds.flatMap((way) => forms.map(([form, batch]) => ({ way, form, batch }))))(
-  "handlers that end their transaction or fail at COMMIT lose nothing, repeat nothing, hold up nobody ($way, $form)",
+  "handlers that end their transaction or fail at COMMIT lose nothing, repeat nothing, block no other message ($way, $form)",
   async ({ way, form, batch }, { skip }) => {
     const transport = await transportFor(way);
     if (typeof transport === "string") return skip(transport);
@@ -81,7 +81,7 @@ test.for(transportKinds.flatMap((way) => forms.map(([form, batch]) => ({ way, fo
     bus.on(Happened, { consumer: "effects", retry, ...batch }, async ({ id, data }, { tx }) => {
       await tx.query("insert into effect (id, key, kseq) values ($1, $2, $3)", [id, data.key, data.kseq]);
       const misuse = pickMisuse(data.kseq * KEYS + Number(data.key));
-      // Swallowed as careless code would do it: the message must not pass for handled all the same.
+      // Swallowed as careless code would do it: the message must still not count as handled.
       if (misuse !== undefined) await tx.query(misuse.sql).catch(() => undefined);
     });
     await bus.run();
@@ -106,7 +106,7 @@ test.for(transportKinds.flatMap((way) => forms.map(([form, batch]) => ({ way, fo
       async () => (await count("effect")) + (await count("sagabox.dead_letter")) >= messages,
       { timeoutMs: figure(900_000, 150_000) },
     );
-    await until("nothing is on its way", async () => (await count("sagabox.outbox")) === 0);
+    await until("nothing is in flight", async () => (await count("sagabox.outbox")) === 0);
     await until("nothing waits", async () => (await count("sagabox.queue")) === 0);
 
     const { rows: effects } = await pool.query<{ id: string; key: string; kseq: number }>(

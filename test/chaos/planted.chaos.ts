@@ -22,12 +22,12 @@ test("a broker that delivers everything twice changes no effect", async () => {
   expect(outcome, JSON.stringify(outcome)).toEqual(PERFECT);
 });
 
-test("with the inbox's key gone, the same broker shows in the effects", async () => {
+test("without the inbox's key, the duplicates of the broker show in the effects", async () => {
   const sabotage = "alter table sagabox.consumer_inbox drop constraint consumer_inbox_pkey";
   expect(broken(await runToConclusion({ mode: "broker", brokerCopies: 2, sabotage }))).toContain("I-03");
 });
 
-test("messages that vanish from the outbox are found missing, and whoever took them is named", async () => {
+test("messages that vanish from the outbox are found missing, and the worker that took them is named", async () => {
   const sabotage = `
     create function vanish() returns trigger language plpgsql as $$
     begin

@@ -10,14 +10,14 @@ import { until } from "./until.ts";
 import { temporaryDatabase } from "../support/database.ts";
 
 test.for([
-  { carrier: "postgres" as const, kills: figure(40) },
-  ...(everyMode ? [{ carrier: "rabbitmq" as const, kills: figure(20) }] : []),
+  { transportName: "postgres" as const, kills: figure(40) },
+  ...(everyMode ? [{ transportName: "rabbitmq" as const, kills: figure(20) }] : []),
 ])(
-  "F1, I-13: kill -9 under running sagas: each ends, each step is kept or undone exactly once ($carrier)",
-  async ({ carrier, kills }, { skip }) => {
-    const found = carrier === "postgres" ? undefined : await startBroker(carrier);
+  "F1, I-13: kill -9 under running sagas: each ends, each step is kept or undone exactly once ($transportName)",
+  async ({ transportName, kills }, { skip }) => {
+    const found = transportName === "postgres" ? undefined : await startBroker(transportName);
     if (found !== undefined && "missing" in found) {
-      assertRequired(carrier, found.missing);
+      assertRequired(transportName, found.missing);
       return skip(found.missing);
     }
     if (found !== undefined) onTestFinished(() => found.server.stop());
@@ -46,7 +46,7 @@ test.for([
     await pool.query(LEDGER);
     const { hasty, patient } = tripSagas(pool, "harness");
     bus.register(hasty, patient);
-    // Only whoever meets a slow car is hasty: else most of a thousand would give up while they wait for their turn.
+    // Only trips with a slow car have a short timeout: otherwise most of a thousand would time out in the queue.
     const start = (tripId: string, fate: (typeof FATES)[number]) =>
       bus.transaction((tx) => bus.start(tx, fate === "slow car" ? hasty : patient, { tripId, fate }));
     await fleet.startWorkers(3, "saga-worker");
@@ -101,7 +101,7 @@ test.for([
     const counts = await pool.query<{ status: string; n: number }>(
       "select status, count(*)::integer as n from sagabox.saga_instance group by 1 order by 1",
     );
-    report(`sagas, kill -9, ${carrier}`, {
+    report(`sagas, kill -9, ${transportName}`, {
       sagas: trips,
       "workers killed": kills,
       ...Object.fromEntries(counts.rows.map(({ status, n }) => [status, n])),
@@ -109,7 +109,7 @@ test.for([
     const completed = counts.rows.find(({ status }) => status === "completed")?.n ?? 0;
     expect(ending).toBe("all ended");
     expect(wrong).toEqual([]);
-    // Nobody gives a good trip up for being slow. Only work that was in the hands of several dead workers, one after the
+    // No good trip is given up for being slow. Only work that was held by several dead workers, one after the
     // other, is suspected and given up, and that is rare.
     expect(completed).toBeGreaterThanOrEqual(Math.floor(good * 0.9));
     expect(completed).toBeLessThanOrEqual(good);

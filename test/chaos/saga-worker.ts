@@ -1,4 +1,4 @@
-// A worker of sagas and of everybody who carries their commands out. Told what to do by CHAOS.
+// A worker of sagas and of the participants that carry their commands out. Its instructions are in CHAOS.
 import pg from "pg";
 import { createBus } from "sagabox";
 import { signedUrl, createTransport, type ChildOptions } from "./child-contract.ts";

@@ -13,7 +13,7 @@ interface Sample {
 
 /**
  * How long the machine kept the processes of the fleet from running. A take-over is a handful of steps; on a machine
- * that is busy elsewhere nobody can be quick, and that must not be taken for a fault of the product. Only Linux tells;
+ * that is busy elsewhere no process can be quick, which must not count as a fault of the product. Only Linux reports it;
  * elsewhere every process counts as served at once.
  */
 export class Starvation {
@@ -69,7 +69,7 @@ export interface TakeOver {
 
 /**
  * From each fault until the last lane of its victim had a new owner, as the lanes' audit has it. A victim that owned lanes
- * which nobody has taken took for ever; one that owned none is no fault of anybody's.
+ * that no worker took counts as infinite; a worker that owned no lanes counts as nothing.
  */
 export async function takeOvers(
   pool: pg.Pool,
@@ -77,7 +77,7 @@ export async function takeOvers(
   starvation: Starvation,
   leaseMs: number,
 ): Promise<TakeOver[]> {
-  // The last victim's lanes may have been empty: then everything is done before anybody had to take them.
+  // The last victim's lanes may have been empty: then everything is done before a worker had to take them.
   const allTaken = async (): Promise<boolean> => {
     const left = await Promise.all(faults.map((fault) => leftBehind(pool, fault)));
     return left.every((lanes) => lanes === 0);
@@ -96,8 +96,8 @@ export async function takeOvers(
         [`${worker}/%`, fromMs, toMs > fromMs ? toMs : fromMs + 600_000],
       );
       const left = await leftBehind(pool, fault);
-      if (left > 0) return { ms: Infinity, who: `${left} lanes of ${worker} to nobody`, starvedMs: 0 };
-      const { atMs, owner } = rows[0] ?? { atMs: fromMs, owner: "nobody" };
+      if (left > 0) return { ms: Infinity, who: `${left} lanes of ${worker} not taken`, starvedMs: 0 };
+      const { atMs, owner } = rows[0] ?? { atMs: fromMs, owner: "no worker" };
       return {
         ms: Math.max(0, Math.round(atMs - fromMs)),
         who: `${worker} to ${owner}`,

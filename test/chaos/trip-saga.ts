@@ -168,7 +168,7 @@ const RANK: Readonly<Record<string, number>> = {
   tickets: 6,
 };
 
-// Books must be right however the trip ended; how many have to end well is known to whoever gave them their fates.
+// Books must be right however the trip ended; how many have to succeed follows from the fates they were given.
 function findViolations({ status }: EndedSaga, book: readonly { step: string; act: string }[]): string[] {
   const count = (step: string, act: string): number =>
     book.filter((line) => line.step === step && line.act === act).length;

@@ -1,4 +1,4 @@
-// A worker as a service would run it: relay and consumers, a clean stop on SIGTERM. Told what to do by CHAOS.
+// A worker as a service would run it: relay and consumers, a clean stop on SIGTERM. Its instructions are in CHAOS.
 import { createBus } from "sagabox";
 import { HANDLERS, Happened, signedUrl, createTransport, type ChildOptions } from "./child-contract.ts";
 

@@ -7,7 +7,7 @@ import { temporaryDatabase } from "../support/database.ts";
 const LEASE_MS = 2_000;
 
 test.each(chooseModes<Mode>("hop", "broker"))(
-  "G7, I-10: a worker stopped past its lease writes nothing stale when it goes on (%s)",
+  "G7, I-10: a worker stopped past its lease writes nothing stale when it continues (%s)",
   async (mode) => {
     const { url } = await temporaryDatabase();
     const messages = figure(10_000);

@@ -1,5 +1,5 @@
 // G5: a real Prometheus scrapes real workers under load. Every alert is made to fire by what it is about, and resolves when
-// that is repaired. The rules are those of ops/prometheus, in a world a hundred times as fast (support/faster-rules.ts).
+// that is repaired. The rules are those of ops/prometheus, with all times divided by a hundred (support/faster-rules.ts).
 // Only what kube-state-metrics would say is scripted (situations/jobs-failed.ts).
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { dashboards } from "../../scripts/dashboards/index.ts";
@@ -43,7 +43,7 @@ describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
   const prometheus = new PrometheusServer();
   const situations: Situation[] = [];
 
-  const told = async (): Promise<string[]> =>
+  const firing = async (): Promise<string[]> =>
     (await prometheus.firing()).map(({ name, job }) => `${name} of ${job}`).toSorted();
 
   beforeAll(async () => {
@@ -65,7 +65,7 @@ describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
   test("all workers are scraped and nothing fires while all is well", async () => {
     const count = async (): Promise<number> => (await prometheus.query("sagabox_build_info")).length;
     await expect.poll(count, { timeout: 30_000 }).toBe(8);
-    expect(await told()).toEqual([]);
+    expect(await firing()).toEqual([]);
   });
 
   test(
@@ -75,7 +75,7 @@ describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
       const fired = new Set<string>();
       await Promise.all(situations.map((one) => one.cause()));
       const listMissed = async (): Promise<string[]> => {
-        for (const one of await told()) fired.add(one);
+        for (const one of await firing()) fired.add(one);
         return situations.flatMap((one) =>
           one.alerts.filter((name) => !findTargets(one, name).some((about) => fired.has(about))),
         );
@@ -98,7 +98,7 @@ describe.skipIf(missing !== undefined)("with a real Prometheus", () => {
 
   test("and resolves when that is repaired", { timeout: 120_000 }, async () => {
     await Promise.all(situations.map((one) => one.repair()));
-    await expect.poll(told, { timeout: 90_000, interval: 200 }).toEqual([]);
+    await expect.poll(firing, { timeout: 90_000, interval: 200 }).toEqual([]);
   });
 
   test("and all the time nothing fired for the installation in which nothing went wrong", async () => {

@@ -21,7 +21,7 @@ const text = readFileSync(join(ops, "container/Containerfile"), "utf8");
 const image = new Image(text);
 const resources = render(join(ops, "kubernetes/base"));
 
-test("the base is pinned, nobody is root, and what installs is not in the image", () => {
+test("the base is pinned, no process is root, and build tools are not in the image", () => {
   const bases = instructionsIn(text).filter(({ word }) => word === "FROM");
   expect(bases).toHaveLength(2);
   for (const { value } of bases) expect(value).toMatch(/^node:\d+\.\d+\.\d+-bookworm-slim( AS build)?$/);

@@ -27,26 +27,26 @@ test.each(alerts)("$alert says what it is, how bad, and which runbook helps", ({
 });
 
 test("the documents' alerts have their names, thresholds and times", () => {
-  const told = Object.fromEntries(
+  const rules = Object.fromEntries(
     alerts.map(({ alert, expr, for: wait, labels }) => [
       alert,
       `${expr.trim()} ${wait} ${labels?.["severity"]}`,
     ]),
   );
-  expect(told["OutboxHighLag"]).toMatch(/> 1000 5m critical$/);
-  expect(told["OutboxHighFailureRate"]).toMatch(/> 0\.1 2m warning$/);
-  expect(told["OutboxDeadLetterQueue"]).toMatch(/increase10m > 10 undefined critical$/);
-  expect(told["OutboxWorkerInactive"]).toMatch(/ 3m warning$/);
-  expect(told["OutboxOptimisticFailures"]).toMatch(/> 0\.1 5m warning$/);
-  expect(told["DeadLettersOpen"]).toMatch(/> 0 1m warning$/);
-  expect(told["ConsumerHighDuplicateRate"]).toMatch(/> 0\.1 10m warning$/);
+  expect(rules["OutboxHighLag"]).toMatch(/> 1000 5m critical$/);
+  expect(rules["OutboxHighFailureRate"]).toMatch(/> 0\.1 2m warning$/);
+  expect(rules["OutboxDeadLetterQueue"]).toMatch(/increase10m > 10 undefined critical$/);
+  expect(rules["OutboxWorkerInactive"]).toMatch(/ 3m warning$/);
+  expect(rules["OutboxOptimisticFailures"]).toMatch(/> 0\.1 5m warning$/);
+  expect(rules["DeadLettersOpen"]).toMatch(/> 0 1m warning$/);
+  expect(rules["ConsumerHighDuplicateRate"]).toMatch(/> 0\.1 10m warning$/);
 });
 
 test("the guide lists every alert with its wait, severity and runbook", () => {
   const guide = readFileSync(join(root, "docs/guides/alerts.md"), "utf8");
   const rows = guide.split("\n").filter((line) => line.startsWith("| `"));
   const listed = rows.map((row) => row.split("|").map((cell) => cell.trim()));
-  const told = listed.map(([, name, , wait, severity, runbook]) => [
+  const rules = listed.map(([, name, , wait, severity, runbook]) => [
     name?.replaceAll("`", ""),
     wait === "–" ? undefined : wait?.replace(" min", "m"),
     severity,
@@ -59,10 +59,10 @@ test("the guide lists every alert with its wait, severity and runbook", () => {
     annotations?.["runbook_url"]?.replace("docs/", ""),
   ]);
   const lines = (rowsOf: readonly unknown[][]): string[] => rowsOf.map((row) => row.join(" ")).toSorted();
-  expect(lines(told)).toEqual(lines(wanted));
+  expect(lines(rules)).toEqual(lines(wanted));
 });
 
-test("rules ask for nothing but metrics of the catalogue, figures recorded here, and those of others", () => {
+test("rules use only metrics of the catalogue, figures recorded here, and metrics of other exporters", () => {
   const recorded = allRules().flatMap(({ record }) => record ?? []);
   const known = new Set([...Object.keys(metricCatalogue), ...recorded, "up", "kube_job_status_failed"]);
   const strange = allRules().flatMap(({ expr }) => metricsIn(expr).filter((name) => !known.has(name)));

@@ -44,7 +44,7 @@ const FILLS: readonly string[] = [
    select lpad(n::text, 22, '.'), lpad(n::text, 43, '.'), 'w', 'kek' from numbers`,
 ];
 
-/** Statistics taken now are kept, whatever is written later. */
+/** Statistics taken now are kept, independently of later writes. */
 export async function freezeStatistics(pool: pg.Pool): Promise<void> {
   const { rows } = await pool.query<{ name: string }>(
     `select oid::regclass::text as name from pg_class

@@ -20,7 +20,7 @@ import {
 import { aMessage } from "../support/messages.ts";
 import { seededRandom, withoutStacks } from "../support/random-data.ts";
 
-/** A tenth of them for whoever waits. */
+/** A tenth of them in a quick run. */
 const RUNS = process.env["SAGABOX_REQUIRE"] === "all" ? 100_000 : 10_000;
 const clear = { who: "ada", email: "ada@example.org", plan: "gold", list: [1, 2, 3] };
 const contract = {
@@ -136,7 +136,7 @@ test(
         else if (email === undefined) count("without");
         else if (email === clear.email && received.message.id === message.id) count("opened");
         else if (typeof email === "object") count("still sealed");
-        else expect(received.message.headers).not.toHaveProperty("sagabox-sealed"); // in clear, and nobody said otherwise
+        else expect(received.message.headers).not.toHaveProperty("sagabox-sealed"); // in clear, and no header claims otherwise
       } catch (error) {
         if (!isSagaboxError(error)) throw error;
         count(error.code);

@@ -13,7 +13,7 @@ interface Load {
   readonly seed: number;
   /** Writes the messages and ends the transaction; false when it rolled back. */
   readonly write: (
-    house: Relays,
+    harness: Relays,
     tx: OwnedTransaction,
     messages: readonly Outgoing[],
     random: () => number,
@@ -21,8 +21,8 @@ interface Load {
 }
 
 /** Transactions that lock their aggregates, number their messages under the lock, and end out of order. */
-async function writers(house: Relays, { messages, seed, write }: Load): Promise<string[]> {
-  await house.pool.query(
+async function writers(harness: Relays, { messages, seed, write }: Load): Promise<string[]> {
+  await harness.pool.query(
     `create table aggregate (key text primary key, kseq int not null default 0);
      insert into aggregate select 'k' || n from generate_series(0, ${KEYS - 1}) as n`,
   );
@@ -35,7 +35,7 @@ async function writers(house: Relays, { messages, seed, write }: Load): Promise<
           Array.from({ length: 1 + Math.floor(random() * 3) }, () => `k${Math.floor(random() * KEYS)}`),
         ),
       ].toSorted();
-      written.push(...(await transaction(house, keys, random, write)));
+      written.push(...(await transaction(harness, keys, random, write)));
     }
   };
   await Promise.all(Array.from({ length: WRITERS }, (_, n) => one(n)));
@@ -43,12 +43,12 @@ async function writers(house: Relays, { messages, seed, write }: Load): Promise<
 }
 
 async function transaction(
-  house: Relays,
+  harness: Relays,
   keys: string[],
   random: () => number,
   write: Load["write"],
 ): Promise<string[]> {
-  const tx = await house.database.begin();
+  const tx = await harness.database.begin();
   const messages = [];
   for (const key of keys) {
     const { rows } = await tx.query<{ kseq: number }>(
@@ -58,7 +58,7 @@ async function transaction(
     const kseq = rows[0]?.kseq ?? 0;
     messages.push(outgoing({ id: `${key}#${kseq}`, key, data: JSON.stringify({ kseq }) }));
   }
-  const committed = await write(house, tx, messages, random);
+  const committed = await write(harness, tx, messages, random);
   return committed ? messages.map(({ message }) => message.id) : [];
 }
 
@@ -79,8 +79,8 @@ function assertInOrder(published: readonly Message[], written: readonly string[]
 }
 
 // A seq is drawn early and its transaction takes long or rolls back: seqs commit far out of order.
-const slowly: Load["write"] = async (house, tx, messages, random) => {
-  await house.writer.write(tx, messages);
+const slowly: Load["write"] = async (harness, tx, messages, random) => {
+  await harness.writer.write(tx, messages);
   if (random() < 0.3) await pause(random() * 25);
   const fails = random() < 0.05;
   await (fails ? tx.rollback() : tx.commit());
@@ -91,21 +91,21 @@ test(
   "rule 6: writers that commit out of order lose nothing and invert nothing, beside an old snapshot and a long writer",
   { timeout: 120_000 },
   async () => {
-    const house = await relays({ poolSize: 60 });
-    const snapshot = await house.database.begin({ isolation: "repeatable read" });
+    const harness = await relays({ poolSize: 60 });
+    const snapshot = await harness.database.begin({ isolation: "repeatable read" });
     await snapshot.query("select 1 from sagabox.outbox");
-    const long = await house.database.begin();
-    await house.writer.write(long, [outgoing({ id: "long#1", key: "long", data: '{"kseq":1}' })]);
+    const long = await harness.database.begin();
+    await harness.writer.write(long, [outgoing({ id: "long#1", key: "long", data: '{"kseq":1}' })]);
     for (const worker of ["r1", "r2"]) {
-      await house.relay({ worker, batchSize: 40, leaseMs: 1_000, database: house.fresh() }).start();
+      await harness.relay({ worker, batchSize: 40, leaseMs: 1_000, database: harness.fresh() }).start();
     }
-    const writing = writers(house, { messages: 5_000, seed: 1, write: slowly });
-    await until(() => house.transport.published.length > 2_000, 60_000);
+    const writing = writers(harness, { messages: 5_000, seed: 1, write: slowly });
+    await until(() => harness.transport.published.length > 2_000, 60_000);
     await long.commit();
     const written = [...(await writing), "long#1"];
-    await until(async () => (await house.waiting()) === 0, 60_000);
+    await until(async () => (await harness.waiting()) === 0, 60_000);
     await snapshot.rollback();
-    assertInOrder(house.transport.published, written);
+    assertInOrder(harness.transport.published, written);
   },
 );
 
@@ -113,16 +113,16 @@ test(
   "rules 7 and 9: optimistic senders and relays side by side, no faults: each message once, in order",
   { timeout: 120_000 },
   async () => {
-    const house = await relays({ poolSize: 60 });
+    const harness = await relays({ poolSize: 60 });
     const senders = [
-      house.optimistic({ worker: "s1" }),
-      house.optimistic({ worker: "s2", database: house.fresh() }),
+      harness.optimistic({ worker: "s1" }),
+      harness.optimistic({ worker: "s2", database: harness.fresh() }),
     ];
     for (const worker of ["r1", "r2"]) {
-      await house.relay({ worker, batchSize: 40, leaseMs: 1_000, database: house.fresh() }).start();
+      await harness.relay({ worker, batchSize: 40, leaseMs: 1_000, database: harness.fresh() }).start();
     }
-    house.transport.before = () => pause(2);
-    const written = await writers(house, {
+    harness.transport.before = () => pause(2);
+    const written = await writers(harness, {
       messages: 2_000,
       seed: 2,
       write: async (_, tx, messages, random) => {
@@ -132,9 +132,9 @@ test(
         return true;
       },
     });
-    await until(async () => (await house.waiting()) === 0, 60_000);
-    assertInOrder(house.transport.published, written);
-    expect(house.observer.of("optimistic.succeeded").length).toBeGreaterThan(100);
+    await until(async () => (await harness.waiting()) === 0, 60_000);
+    assertInOrder(harness.transport.published, written);
+    expect(harness.observer.of("optimistic.succeeded").length).toBeGreaterThan(100);
   },
 );
 
@@ -142,30 +142,30 @@ test(
   "rule 4: relays that come and go while keys fail now and then: each message once, in order",
   { timeout: 120_000 },
   async () => {
-    const house = await relays({ poolSize: 60 });
+    const harness = await relays({ poolSize: 60 });
     const random = seededRandom(3);
-    house.transport.answer = () => (random() < 0.03 ? "rejected" : "published");
+    harness.transport.answer = () => (random() < 0.03 ? "rejected" : "published");
     const start = async (worker: string) => {
-      const relay = house.relay({
+      const relay = harness.relay({
         worker,
         batchSize: 40,
         leaseMs: 1_000,
         retry: { maxAttempts: 50, firstDelay: 10, maxDelay: 30 },
-        database: house.fresh(),
+        database: harness.fresh(),
       });
       await relay.start();
       return relay;
     };
     await start("stays");
-    const writing = writers(house, { messages: 2_000, seed: 4, write: slowly });
+    const writing = writers(harness, { messages: 2_000, seed: 4, write: slowly });
     for (let turn = 0; turn < 5; turn++) {
       const guest = await start(`guest${turn}`);
       await until(() => guest.ownedLanes > 50);
-      await until(() => house.transport.published.length >= Math.min(1_900, (turn + 1) * 300), 60_000);
+      await until(() => harness.transport.published.length >= Math.min(1_900, (turn + 1) * 300), 60_000);
       await guest.stop();
     }
     const written = await writing;
-    await until(async () => (await house.waiting()) === 0, 60_000);
-    assertInOrder(house.transport.published, written);
+    await until(async () => (await harness.waiting()) === 0, 60_000);
+    assertInOrder(harness.transport.published, written);
   },
 );

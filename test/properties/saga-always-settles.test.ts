@@ -1,4 +1,4 @@
-// Generated sagas in a world where replies are late, doubled, out of order or lost, processes die and people interfere:
+// Generated sagas in a simulation where replies are late, doubled, out of order or lost, processes die and operators interfere:
 // each one ends, and what was done is kept once or undone once (I-09, I-13 to I-17, I-30 without a database).
 import { expect, test } from "vitest";
 import { Choices } from "./saga-simulation/generate-saga.ts";
@@ -55,7 +55,7 @@ test(`I-13…I-17, G23: ${SAGAS} generated sagas settle`, { timeout: 120_000 }, 
   for (const end of ["completed", "compensated", "failed"]) expect(ends.get(end)).toBeGreaterThan(SAGAS / 50);
 });
 
-test("I-30: the same seed tells the same story", () => {
+test("I-30: the same seed gives the same run", () => {
   const story = (seed: number): string => simulate(Choices.fromSeed(seed), undefined, true).trace.join("\n");
   for (const seed of [11, 42, 137]) expect(story(seed)).toBe(story(seed));
 });
@@ -64,18 +64,18 @@ type Planted = keyof typeof planted;
 
 /** Each mistake, and by what it is known. */
 const tells: Readonly<Record<Planted, RegExp>> = {
-  "what nobody knows about is not undone": /done and not undone/,
+  "a step of unknown outcome is not undone": /done and not undone/,
   "the first is undone first": /was undone before .*, which came after it/,
   "a late success is ignored": /done and not undone|lost, but was not undone/,
   "an undo that came too early counts": /done and not undone|lost, but was not undone/,
   "an undo does not say what it undoes": /not undone|was undone, not done/,
   "a second try does not say what it stands for": /was done 2 times|not undone/,
-  "an event is for whoever waits for one of its name": /went on with an event of another key/,
+  "an event goes to every step that waits for its name": /went on with an event of another key/,
   "a cancellation is obeyed past the pivot": /I-09|S-22/,
   "a pivot of unknown outcome is taken for not done": /S-22/,
-  "nobody is called": /0 open incidents/,
+  "no incident is opened": /0 open incidents/,
   "a command is forgotten": /I-15/,
-  "the parent is not told": /it rests as|nobody can bring it to an end/,
+  "the parent gets no outcome": /it rests as|no operator can end it/,
   "a step begins before it is written down": /I-15/,
   "the state holds what JSON does not": /I-30/,
   "a timeout wins after the reply": /I-16/,
@@ -98,7 +98,7 @@ test.each(Object.entries(tells) as [Planted, RegExp][])(
   },
 );
 
-test("what is found is told with its seed, and as shortly as it can be", () => {
+test("a failure is reported with its seed, as short as possible", () => {
   const engine = planted["a late success is ignored"];
   const { seed, violations } = firstFound("a late success is ignored");
   const { trace } = simulate(Choices.fromSeed(seed), engine, true);

@@ -20,7 +20,7 @@ const placeOrder = saga("audited-order", { version: 1, input: Order, key: (order
     return { parcel: "p-7" };
   });
 
-test("G10: the log alone tells the story of a saga that a person decided about", async () => {
+test("G10: the audit log alone shows the history of a saga that an operator decided about", async () => {
   const { bus, pool, ends, url } = await sagaFixture({ audit: { sealEvery: 200 } });
   bus.on(Charge, { consumer: "payments" }, () => Promise.resolve({ paymentId: "pay-1" }));
   bus.register(placeOrder);
@@ -41,8 +41,8 @@ test("G10: the log alone tells the story of a saga that a person decided about",
 
   const story = (await bus.audit.list({ sagaId })).toReversed();
   const moves = story.filter(({ action }) => action === "saga.state_changed" || action === "saga.failed");
-  const told = moves.flatMap(({ saga }) => (saga?.step === null ? [`${saga.from} → ${saga.to}`] : []));
-  expect(told).toEqual([
+  const transitions = moves.flatMap(({ saga }) => (saga?.step === null ? [`${saga.from} → ${saga.to}`] : []));
+  expect(transitions).toEqual([
     "started → running",
     "running → completing",
     "completing → failed",

@@ -90,7 +90,7 @@ test("G14: a base backup taken mid-flow and restored elsewhere loses nothing it 
     placeOrders(before, names("c", 3)),
   );
 
-  // Life goes on, and all of this is lost with the server.
+  // More work is done after the backup, and is lost with the server.
   await placeOrders(before, names("d", 2));
   await pay(before.bus, names("b", 5));
   await expect.poll(() => rows(before.pool, "shipped"), { timeout: 20_000 }).toHaveLength(10);
@@ -107,13 +107,13 @@ test("G14: a base backup taken mid-flow and restored elsewhere loses nothing it 
   });
   const kept = [...names("a", 5), ...names("b", 5), ...names("c", 3)];
   expect(await rows(after.pool, "placed")).toEqual(kept);
-  // A payment the outside world tells again; it was forgotten with the server, and it is no duplicate here.
+  // A payment that is reported again; it was lost with the server, so it is no duplicate here.
   await pay(after.bus, [...names("b", 5), ...names("c", 3)]);
   await expect.poll(() => rows(after.pool, "shipped"), { timeout: 20_000 }).toEqual(kept);
   await expect.poll(() => rows(after.pool, "charge"), { timeout: 20_000 }).toEqual(kept);
   expect(await rows(after.pool, "parcel")).toEqual(kept);
 
-  // What the archive holds can be sent once more to whoever is outside; here it is all known.
+  // What the archive holds can be sent again to external consumers; here all of it is known.
   const report = await after.bus.republish({
     from: new Date(Date.now() - 3_600_000),
     to: new Date(Date.now() + 1_000),

@@ -34,7 +34,7 @@ test("D8: leases are kept while the application has taken every connection of th
     while (greedy) taken.push(await pool.connect());
     for (const client of taken) client.release();
   };
-  const giveBack = takeAll(); // waits when nothing is left, and takes whatever comes back
+  const giveBack = takeAll(); // waits when no connection is left, and takes each that comes back
   await expect.poll(() => pool.waitingCount, { timeout: 10_000 }).toBeGreaterThan(0);
   const countRenewals = async (): Promise<number> =>
     (

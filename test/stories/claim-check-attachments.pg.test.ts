@@ -121,7 +121,7 @@ test.each([
   },
 );
 
-test("a stream that nobody comes to read fails nothing either: wrong options, no subject, no claim check", async () => {
+test("a stream without a reader fails nothing either: wrong options, no subject, no claim check", async () => {
   const { bus, open } = await payloadHarness();
   const without = open({ claimCheck: false });
   for (const attach of [

@@ -65,7 +65,7 @@ test.each([
       key: ({ id }) => id,
     })
       .send("ask", Drawn, () => ({ n: 1, text: "may it go?" }))
-      .noUndo("a question hurts nobody");
+      .noUndo("it only reads");
     bus.register(Keep);
     await bus.transaction((tx) => bus.start(tx, Keep, { id: "s1", file }));
   }
@@ -79,7 +79,7 @@ test.each([
   expect(await bus.payloads.collect()).toMatchObject({ unneeded: 1 });
 });
 
-test("an attachment that nobody needed for the whole retention cannot be published any more", async () => {
+test("an attachment unused for the whole retention cannot be published any more", async () => {
   const { bus, age } = await payloadHarness();
   const file = await bus.attach(Buffer.from("report"));
   await age(LONG_AGO);
@@ -89,7 +89,7 @@ test("an attachment that nobody needed for the whole retention cannot be publish
   });
 });
 
-test("whoever publishes an attachment while the collector looks keeps it", async () => {
+test("an attachment that is published while the collector runs is kept", async () => {
   const { bus, age, pool } = await payloadHarness();
   const file = await bus.attach(Buffer.from("report"));
   await age(LONG_AGO);
@@ -137,25 +137,29 @@ test("C-02: what rolled-back transactions left in a folder is gone after the gra
   expect(await filesIn(folder)).toHaveLength(1);
 });
 
-test("C-02: the same is true of S3, and of what is still needed there", { timeout: 60_000 }, async () => {
-  const server = await startS3Server();
-  onTestFinished(() => server.stop());
-  const { bucket, endpoint, folder } = server;
-  const store = s3Store({ bucket, endpoint, region: "us-east-1", credentials: s3Credentials });
-  const { bus, age, pool } = await payloadHarness({ claimCheck: { store, grace: "1h" } });
-  const rolledBack = bus.transaction(async (tx) => {
-    await tx.publish(Drawn, large());
-    throw new Error("no");
-  });
-  await expect(rolledBack).rejects.toThrow("no");
-  await bus.transaction((tx) => tx.publish(Drawn, large()));
-  expect(await bus.payloads.collect()).toMatchObject({ orphaned: 0 });
-  await aDayEarlier(pool, folder);
-  expect(await bus.payloads.collect()).toEqual({ unneeded: 0, orphaned: 1, finished: true });
-  await age(LONG_AGO);
-  await pool.query(forgetMessages);
-  expect(await bus.payloads.collect()).toEqual({ unneeded: 1, orphaned: 0, finished: true });
-});
+test(
+  "C-02: S3 keeps payloads that are still needed, and loses rolled-back ones after the grace",
+  { timeout: 60_000 },
+  async () => {
+    const server = await startS3Server();
+    onTestFinished(() => server.stop());
+    const { bucket, endpoint, folder } = server;
+    const store = s3Store({ bucket, endpoint, region: "us-east-1", credentials: s3Credentials });
+    const { bus, age, pool } = await payloadHarness({ claimCheck: { store, grace: "1h" } });
+    const rolledBack = bus.transaction(async (tx) => {
+      await tx.publish(Drawn, large());
+      throw new Error("no");
+    });
+    await expect(rolledBack).rejects.toThrow("no");
+    await bus.transaction((tx) => tx.publish(Drawn, large()));
+    expect(await bus.payloads.collect()).toMatchObject({ orphaned: 0 });
+    await aDayEarlier(pool, folder);
+    expect(await bus.payloads.collect()).toEqual({ unneeded: 0, orphaned: 1, finished: true });
+    await age(LONG_AGO);
+    await pool.query(forgetMessages);
+    expect(await bus.payloads.collect()).toEqual({ unneeded: 1, orphaned: 0, finished: true });
+  },
+);
 
 test(
   "C-01: a process that is killed between upload and commit leaves nothing for ever",
@@ -252,7 +256,7 @@ test("an upload that broke off leaves nothing in the database", async () => {
   expect(await counts()).toEqual({ blob: 0, use: 0, chunk: 0 });
 });
 
-test("a store that fails while collecting is told of, and the rest goes on next time", async () => {
+test("a store that fails while collecting is reported, and the rest is collected next time", async () => {
   const folder = await temporaryFolder();
   const files = fileStore({ folder });
   let broken = true;

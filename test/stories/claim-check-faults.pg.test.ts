@@ -7,15 +7,15 @@ import { filesIn, payloadHarness, temporaryFolder } from "../support/stores/payl
 import { s3Credentials, startS3Server } from "../support/stores/s3-server.ts";
 import { Wire } from "../support/wire.ts";
 
-/** Publishes one large message into a folder, and hands over its file before anybody has read it. */
+/** Publishes one large message into a folder, and returns its file before it is read. */
 async function publishOne() {
   const folder = await temporaryFolder();
-  const house = await payloadHarness({ claimCheck: { store: fileStore({ folder }) } });
+  const harness = await payloadHarness({ claimCheck: { store: fileStore({ folder }) } });
   const got: string[] = [];
-  house.bus.on(Drawn, { consumer: "archive" }, ({ data }) => void got.push(data.text));
-  await house.bus.transaction((tx) => tx.publish(Drawn, large()));
+  harness.bus.on(Drawn, { consumer: "archive" }, ({ data }) => void got.push(data.text));
+  await harness.bus.transaction((tx) => tx.publish(Drawn, large()));
   const [file = ""] = await filesIn(folder);
-  return { ...house, folder, file, got };
+  return { ...harness, folder, file, got };
 }
 
 test.each([
@@ -68,7 +68,7 @@ test("a disk that is full fails the publish, so that the transaction decides", a
   expect(await counts()).toEqual({ blob: 0, use: 0, chunk: 0 });
 });
 
-test("a reference to a store nobody gave us is given up at once, and read once it was given", async () => {
+test("a reference to a store that is not configured is a dead letter at once, and is read once the store is configured", async () => {
   const folder = await temporaryFolder();
   const { bus, open, observer } = await payloadHarness({
     claimCheck: { store: fileStore({ folder, id: "theirs" }) },
@@ -101,11 +101,11 @@ async function overS3() {
     region: "us-east-1",
     credentials: s3Credentials,
   });
-  const house = await payloadHarness({ claimCheck: { store, timeout: 5_000 } });
-  return { ...house, wire, server };
+  const harness = await payloadHarness({ claimCheck: { store, timeout: 5_000 } });
+  return { ...harness, wire, server };
 }
 
-test("C-06: with S3 away a publish fails and changes nothing; with S3 back everything goes on", async () => {
+test("C-06: with S3 away a publish fails and changes nothing; with S3 back publishing continues", async () => {
   const { bus, wire, counts, observer } = await overS3();
   const got: number[] = [];
   bus.on(Drawn, { consumer: "archive" }, ({ data }) => void got.push(data.text.length));

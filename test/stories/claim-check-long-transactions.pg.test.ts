@@ -9,7 +9,7 @@ import { filesIn, payloadHarness, temporaryFolder } from "../support/stores/payl
 
 const Sent = command("file.sent.late", { schema: attachment() });
 
-/** Files in a folder, each listed as two days old and on every day, whatever the clock says. */
+/** Files in a folder, each listed as two days old on every day. */
 async function agedFiles(): Promise<{ store: BlobStore; folder: string }> {
   const folder = await temporaryFolder();
   const files = fileStore({ folder });
@@ -33,13 +33,13 @@ async function agedFiles(): Promise<{ store: BlobStore; folder: string }> {
 
 async function agedHarness() {
   const { store, folder } = await agedFiles();
-  const house = await payloadHarness({ claimCheck: { store, grace: "1h" } });
+  const harness = await payloadHarness({ claimCheck: { store, grace: "1h" } });
   const countReceived = (): Promise<number> =>
     new Promise((resolve) => {
-      house.bus.on(Drawn, { consumer: "archive" }, ({ data }) => resolve(data.text.length));
-      void house.bus.run();
+      harness.bus.on(Drawn, { consumer: "archive" }, ({ data }) => resolve(data.text.length));
+      void harness.bus.run();
     });
-  return { ...house, folder, received: countReceived };
+  return { ...harness, folder, received: countReceived };
 }
 
 test("a bus.transaction that is open for longer than the grace keeps its payload", async () => {

@@ -20,7 +20,7 @@ export interface StoreCertificates {
   readonly good: Certificate;
   readonly wrongHost: Certificate;
   readonly expired: Certificate;
-  /** By nobody the client knows. */
+  /** Signed by an authority that the client does not know. */
   readonly selfSigned: Certificate;
 }
 
@@ -64,7 +64,7 @@ beforeAll(() => {
   certificates = storeCertificates();
 });
 
-/** A bus whose store trusts our authority, and nobody else beside those everybody trusts. */
+/** A bus whose store trusts our authority in addition to the usual ones. */
 async function harnessWithTls(tls: ServerTls) {
   const server = await MultipartServer.start(tls);
   onTestFinished(() => server.stop());
@@ -100,7 +100,7 @@ test.each([
       ciphers: "DEFAULT@SECLEVEL=0",
     }),
   ],
-])("SEC-30: S3 with a certificate that is %s is refused, and hears nothing", async (_, why, tls) => {
+])("SEC-30: S3 with a certificate that is %s is refused, and gets no data", async (_, why, tls) => {
   const { bus, server, counts } = await harnessWithTls(tls());
   await expect(bus.attach(Buffer.from("report"))).rejects.toMatchObject({
     code: "CLAIM_STORE_UNAVAILABLE",

@@ -20,20 +20,20 @@ async function overMultipart() {
     region: "us-east-1",
     credentials: s3Credentials,
   });
-  const house = await payloadHarness({ claimCheck: { store, grace: "1h", timeout: 5_000 } });
-  const { rows } = await house.pool.query<{ folder: string }>(
+  const harness = await payloadHarness({ claimCheck: { store, grace: "1h", timeout: 5_000 } });
+  const { rows } = await harness.pool.query<{ folder: string }>(
     "select id || '/' || (made_on - 1)::text as folder from sagabox.blob_home",
   );
   const blobKey = (n: number, folder = rows[0]?.folder ?? ""): string =>
     `${PREFIX}${folder}/${n.toString(16).padStart(32, "0")}`;
-  return { ...house, server, keyOf: blobKey };
+  return { ...harness, server, keyOf: blobKey };
 }
 
 function hoursAgo(hours: number): Date {
   return new Date(Date.now() - hours * HOUR_MS);
 }
 
-test("C-02: uploads in parts that nobody ended are swept away after the grace, and nothing younger or of others", async () => {
+test("C-02: unfinished multipart uploads are removed after the grace, and nothing younger or of others", async () => {
   const { bus, server, keyOf } = await overMultipart();
   for (let n = 0; n < 5; n++) server.leave(keyOf(n), hoursAgo(2));
   server.leave(keyOf(4), hoursAgo(2)); // begun once more, because the answer to the first time was lost

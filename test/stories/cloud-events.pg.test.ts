@@ -42,12 +42,12 @@ test("C2: a message that Postgres delivered is a CloudEvent and back again, in b
   ).toBe(true);
 });
 
-test("C2: a handler can tell a partner, whose SDK understands it", async () => {
+test("C2: a handler can send a CloudEvent to a partner, whose SDK understands it", async () => {
   const { bus } = await setup();
-  const heard: unknown[] = [];
+  const received: unknown[] = [];
   const server = createServer((request, response) => {
     void readBody(request).then((body) => {
-      heard.push(HTTP.toEvent({ headers: request.headers, body }));
+      received.push(HTTP.toEvent({ headers: request.headers, body }));
       response.end();
     });
   }).listen(0, "127.0.0.1");
@@ -56,8 +56,8 @@ test("C2: a handler can tell a partner, whose SDK understands it", async () => {
   notifyPartner(bus, `http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
   await bus.run();
   await placeOrder(bus, "ORD-2");
-  await expect.poll(() => heard.length, { timeout: 20_000 }).toBe(1);
-  expect(heard[0]).toMatchObject({
+  await expect.poll(() => received.length, { timeout: 20_000 }).toBe(1);
+  expect(received[0]).toMatchObject({
     source: "/guide",
     type: OrderPlaced.name,
     data: { orderId: "ORD-2", cents: 500 },

@@ -12,7 +12,7 @@ const data = { email: "jane@example.org" };
 async function setup(transport: ScriptedTransport | MemoryTransport) {
   const { pool } = await temporaryDatabase({ max: 30, migrated: true });
   const server = await hookServer();
-  const heard: DeadLetterNotice[] = [];
+  const notices: DeadLetterNotice[] = [];
   const bus = createBus({
     service: "shop",
     database: pool,
@@ -20,17 +20,17 @@ async function setup(transport: ScriptedTransport | MemoryTransport) {
     log: false,
     outbox: { retry: { maxAttempts: 1 } },
     onDeadLetter: (notice) => {
-      heard.push(notice);
+      notices.push(notice);
       throw new Error("the hook itself fails");
     },
     notify: { webhook: { url: server.url, secret: "a secret of some length" } },
   });
   onTestFinished(async () => void (await bus.stop()));
-  return { bus, server, heard };
+  return { bus, server, notices };
 }
 
-test("E6: a message that cannot be handled is parked, and hook and webhook hear of it without its data", async () => {
-  const { bus, server, heard } = await setup(new MemoryTransport());
+test("E6: a message that cannot be handled is parked, and hook and webhook get a notice without its data", async () => {
+  const { bus, server, notices } = await setup(new MemoryTransport());
   bus.on(Placed, { consumer: "billing" }, ({ data: { email } }) => {
     throw permanent(`no account for ${email}`);
   });
@@ -46,12 +46,12 @@ test("E6: a message that cannot be handled is parked, and hook and webhook hear 
     reason: "rejected",
   });
   expect(posted?.body).not.toContain("jane");
-  expect(heard).toMatchObject([{ messageId: id, error: "no account for jane@example.org" }]);
+  expect(notices).toMatchObject([{ messageId: id, error: "no account for jane@example.org" }]);
   expect((await bus.deadLetters.list()).map(({ messageId }) => messageId)).toEqual([id]);
 });
 
 test.each(["refused", "rejected"] as const)(
-  "E6: a message that is %s by the broker is told as well",
+  "E6: a message that is %s by the broker is reported as well",
   async (answer) => {
     const transport = new ScriptedTransport();
     transport.answer = () => answer;
@@ -69,14 +69,14 @@ test.each(["refused", "rejected"] as const)(
   },
 );
 
-test("E6: a message without an id, and one that came too late, are told too", async () => {
+test("E6: a message without an id, and one that came too late, are reported too", async () => {
   const { bus, server } = await setup(new ScriptedTransport());
   await bus.run();
   await bus.inbox.process({ consumer: "own loop", topic: "t", type: "foreign", data }, () => undefined);
   await bus.transaction((tx) => tx.publish(Placed, data, { ttl: 1, delay: 50 }));
   const posted = await server.until(2);
-  const told = posted.map(({ body }) => JSON.parse(body) as { origin: string; reason: string });
-  expect(told).toMatchObject([
+  const bodies = posted.map(({ body }) => JSON.parse(body) as { origin: string; reason: string });
+  expect(bodies).toMatchObject([
     { origin: "consumer", reason: "rejected" },
     { origin: "outbox", reason: "expired" },
   ]);

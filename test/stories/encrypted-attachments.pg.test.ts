@@ -29,7 +29,7 @@ const scan = Buffer.from(CANARY.repeat(8_000)); // four chunks
 const because = { reason: "request 17", actor: "clerk" };
 const kinds = ["postgres", "files"] as const;
 
-/** A house with keys, and all the bytes that lie in its store. */
+/** A harness with keys, and all the bytes in its store. */
 async function createHarness(kind: (typeof kinds)[number], options: Partial<BusOptions> = {}) {
   const folder = await temporaryFolder();
   const claimCheck = kind === "files" ? { store: fileStore({ folder }) } : {};
@@ -82,27 +82,27 @@ test.each(kinds)(
   "C6: once the person is erased it cannot be opened, and all else is as it was (%s)",
   async (kind) => {
     const { bus, observer } = await createHarness(kind);
-    const told: unknown[] = [];
+    const reports: unknown[] = [];
     bus.on(Scanned, { consumer: "desk" }, async ({ data }, { open }) => {
-      told.push(data.country);
+      reports.push(data.country);
       await buffer(open(data.scan));
     });
     const ada = await bus.attach(scan, { subject: "c-17" });
     const bob = await bus.attach(scan, { subject: "c-18" });
-    const nobody = await bus.attach(scan);
+    const anonymous = await bus.attach(scan);
     const report = await bus.privacy.erase("c-17", because);
     expect(report).toMatchObject({ outcome: "erased", keysDestroyed: 1 });
     const seen: unknown[] = [];
     const stream = bus.open(ada).on("data", (piece) => seen.push(piece));
     await expect(buffer(stream)).rejects.toMatchObject({ code: "PRIVACY_ERASED" });
     expect(seen).toEqual([]);
-    for (const file of [bob, nobody]) expect((await buffer(bus.open(file))).equals(scan)).toBe(true);
+    for (const file of [bob, anonymous]) expect((await buffer(bus.open(file))).equals(scan)).toBe(true);
     await bus.run();
     await bus.transaction((tx) => tx.publish(Scanned, { country: "PT", scan: ada }));
     await observer.until("dead_letter.buried");
-    expect(told).toEqual(["PT"]);
+    expect(reports).toEqual(["PT"]);
     expect(await bus.deadLetters.list()).toMatchObject([{ errorType: "PRIVACY_ERASED", attempts: 1 }]);
-    // Whoever comes back is a new person.
+    // An erased subject that returns is a new subject.
     const again = await bus.attach(scan, { subject: "c-17" });
     expect((await buffer(bus.open(again))).equals(scan)).toBe(true);
   },
@@ -112,8 +112,8 @@ test("the guide: a handler reads the scan, and knows what to do without it", asy
   const { bus, observer, folder } = await createHarness("files");
   const [source, kept] = [join(folder, "passport.png"), join(folder, "kept.png")];
   await writeFile(source, scan);
-  const told: string[] = [];
-  checkPassports(bus, kept, (text) => told.push(text));
+  const reports: string[] = [];
+  checkPassports(bus, kept, (text) => reports.push(text));
   await bus.run();
   await filePassport(bus, "c-17", source);
   await observer.until("consumer.processed", 1);
@@ -124,7 +124,7 @@ test("the guide: a handler reads the scan, and knows what to do without it", asy
     tx.publish(PassportScanned, { customerId: "c-17", country: "PT", scan: late }),
   );
   await observer.until("consumer.processed", 2);
-  expect(told).toEqual([`PT: ${scan.length} bytes`, "PT: somebody who was erased"]);
+  expect(reports).toEqual([`PT: ${scan.length} bytes`, "PT: an erased subject"]);
 });
 
 test("without a key ring nothing is attached for a person, and what others sealed stays so", async () => {
@@ -149,15 +149,15 @@ test("without a key ring nothing is attached for a person, and what others seale
 
 test("a handler gets the key through its own transaction and needs no second connection for it", async () => {
   const { bus, observer } = await createHarness("files", { privacy: { keys: testKeyRing(), cacheTtl: 0 } });
-  const told: unknown[] = [];
+  const reports: unknown[] = [];
   const describeStream = (opened: Readable): Promise<unknown> =>
     buffer(opened).then(
-      (bytes) => told.push(bytes.equals(scan)),
-      (error: { code: string }) => told.push(error.code),
+      (bytes) => reports.push(bytes.equals(scan)),
+      (error: { code: string }) => reports.push(error.code),
     );
   bus.on(Scanned, { consumer: "desk" }, async ({ data }, { tx, open }) => {
     await describeStream(open(data.scan));
-    await tx.query("delete from sagabox.subject_key"); // seen by nobody else until the commit
+    await tx.query("delete from sagabox.subject_key"); // seen by anonymous else until the commit
     await describeStream(open(data.scan));
     await describeStream(bus.open(data.scan));
   });
@@ -165,7 +165,7 @@ test("a handler gets the key through its own transaction and needs no second con
   const sealed = await bus.attach(scan, { subject: "c-17" });
   await bus.transaction((tx) => tx.publish(Scanned, { country: "PT", scan: sealed }));
   await observer.until("consumer.processed");
-  expect(told).toEqual([true, "PRIVACY_SEALED", true]);
+  expect(reports).toEqual([true, "PRIVACY_SEALED", true]);
 });
 
 test("a subject that is missing by mistake stores nothing in clear", async () => {
@@ -210,7 +210,7 @@ test("stored bytes or a reference that were changed hand out nothing that was no
   const flipped = Buffer.from(good);
   flipped[70_000] = (flipped[70_000] ?? 0) ^ 1;
   await writeFile(path, flipped);
-  expect(await read(sealed)).toMatch(/^PRIVACY_SEAL_BROKEN after (0|65536)$/); // a stream drops what nobody took yet
+  expect(await read(sealed)).toMatch(/^PRIVACY_SEAL_BROKEN after (0|65536)$/); // a stream drops what anonymous took yet
   await writeFile(path, good.subarray(0, 65_552));
   expect(await read(sealed)).toBe("CLAIM_CORRUPT after 0");
   await writeFile(path, Buffer.concat([good, good]));

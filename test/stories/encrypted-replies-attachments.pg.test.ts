@@ -39,7 +39,7 @@ test("an attachment in a sealed field of a reply is kept as long as the reply is
   expect(await payloads.collect()).toMatchObject({ unneeded: 1 });
 });
 
-test("C6: a sealed reply that lies in a store is handed out with the rest, and as erased afterwards", async () => {
+test("C6: an encrypted reply in a store is exported with the rest, and shown as erased afterwards", async () => {
   const { bus, pool } = await createHarness();
   const scan = await bus.attach(Buffer.from("PASSPORT"), { subject: "ada" });
   const note = "canary ".repeat(5_000);

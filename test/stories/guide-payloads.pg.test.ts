@@ -79,7 +79,7 @@ test("a service reads what another one stored, once it was given that store", as
   expect(got).toEqual([1_200_000]);
 });
 
-test("a bus with S3 behind a broker is made without asking anybody", async () => {
+test("a bus with S3 behind a broker is created without a connection", async () => {
   const { pool } = await payloadHarness();
   const bus = busWithS3(pool, new MemoryTransport());
   onTestFinished(async () => void (await bus.stop()));

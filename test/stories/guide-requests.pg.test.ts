@@ -15,7 +15,7 @@ async function setup(): Promise<TemporaryDatabase & { bus: Bus }> {
   return { ...database, bus };
 }
 
-test("stock is asked for and reserved, once per id, also when nobody answered at first", async () => {
+test("stock is requested and reserved, once per id, also when the first request got no reply", async () => {
   const { pool, bus } = await setup();
   await bus.run();
   expect(await requests.tryToReserve(bus, "refused", "tea").catch(String)).toBe("unknown");
@@ -31,7 +31,7 @@ test("stock is asked for and reserved, once per id, also when nobody answered at
   );
 });
 
-test("a command that is given up is told with its reason", async () => {
+test("a failed command is reported with its reason", async () => {
   const { bus } = await setup();
   bus.on(ReserveStock, { consumer: "stock" }, () => {
     throw permanent("the shelf is empty");

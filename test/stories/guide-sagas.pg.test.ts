@@ -75,7 +75,7 @@ test("what a command, a function or a transaction did is undone by the same mean
   expect(did).toEqual(["charge", "refund p1"]);
 });
 
-test("what nobody knows the outcome of is cancelled by its key", async () => {
+test("a step of unknown outcome is cancelled by its key", async () => {
   const { bus, bank, did, broken } = await setup();
   broken.add("charge");
   const saga = sagas.byFunction(bank);

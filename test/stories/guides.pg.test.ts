@@ -84,7 +84,7 @@ test("many messages are published at once, later, urgently, and once per id", as
   expect(await column(pool, waiting)).toEqual(["later"]);
 });
 
-test("a full outbox refuses, and the publisher can tell", async () => {
+test("a full outbox refuses, and the publisher gets an error", async () => {
   const { pool, bus } = await setup();
   const bounded = publishing.boundedBus(pool, 1);
   onTestFinished(async () => void (await bounded.stop()));
@@ -101,7 +101,7 @@ test("a full outbox refuses, and the publisher can tell", async () => {
   );
 });
 
-test("a bus before a broker pauses a topic that is full there, and refuses the limit where nobody can tell", async () => {
+test("a bus before a broker pauses a topic that is full there, and refuses the limit where the depth is unknown", async () => {
   const { pool } = await setup();
   const transport = new ScriptedTransport();
   transport.depths = (topics) => Promise.resolve(new Map(topics.map((topic) => [topic, 100_000])));
@@ -119,11 +119,11 @@ test("a bus before a broker pauses a topic that is full there, and refuses the l
   );
 });
 
-test("a dead letter is told to a function and to an address that can check the signature", async () => {
+test("a dead letter is reported to a function and to a webhook that can check the signature", async () => {
   const { pool } = await setup();
   const server = await hookServer();
-  const heard: string[] = [];
-  const bus = deadLetters.notifyingBus(pool, ({ messageId }) => heard.push(messageId), server.url);
+  const notices: string[] = [];
+  const bus = deadLetters.notifyingBus(pool, ({ messageId }) => notices.push(messageId), server.url);
   onTestFinished(async () => void (await bus.stop()));
   bus.on(OrderPlaced, { consumer: "none" }, () => {
     throw permanent("never");
@@ -134,7 +134,7 @@ test("a dead letter is told to a function and to an address that can check the s
   const { body = "", headers } = posted ?? {};
   const signature = String(headers?.["sagabox-signature"]);
   const secret = "at least sixteen characters";
-  expect(heard).toEqual([id]);
+  expect(notices).toEqual([id]);
   expect(deadLetters.isGenuine(signature, body, secret)).toBe(true);
   expect(deadLetters.isGenuine(signature, `${body} `, secret)).toBe(false);
   expect(deadLetters.isGenuine(signature, body, "another secret")).toBe(false);
@@ -223,7 +223,7 @@ test("dead letters are looked at, replayed and discarded", async () => {
   expect(await deadLetters.report(bus)).toEqual([]);
 });
 
-test("the outside world gets the same key at every attempt", async () => {
+test("the external service gets the same key at every attempt", async () => {
   const { bus } = await setup();
   const keys: unknown[] = [];
   const bank = createServer((request, response) => {
@@ -243,7 +243,7 @@ test("the outside world gets the same key at every attempt", async () => {
   expect(keys[1]).toBe(keys[0]);
 });
 
-test("the inbox alone handles a foreign message once and tells the first result", async () => {
+test("the inbox alone handles a foreign message once and returns the first result", async () => {
   const { pool, bus } = await setup();
   const record = { eventId: "legacy-7", value: { orderId: "a" } };
   expect(await consuming.handleForeign(bus, record)).toEqual({ kind: "processed", result: "billed a" });

@@ -28,7 +28,7 @@ test.skipIf(process.platform !== "linux")(
     onTestFinished(() => void victim.kill("SIGKILL"));
     const owned = "select count(*)::int as n from sagabox.relay_lane where owner like 'victim/%'";
     await expect.poll(() => rows(owned)).toEqual([{ n: 512 }]);
-    // Nobody is taken for dead on a server that has only just started.
+    // No worker counts as dead on a server that has just started.
     const settled = "select pg_postmaster_start_time() < clock_timestamp() - interval '30 s' as settled";
     await expect.poll(() => rows(settled), { timeout: 40_000 }).toEqual([{ settled: true }]);
     await bus.transaction(async (tx) => {
@@ -44,7 +44,7 @@ test.skipIf(process.platform !== "linux")(
     await pool.query(
       "create table lease as select max(lease_until) as until from sagabox.member where worker = 'victim'",
     );
-    // Whoever looks is not told that a dead process works, though its lease runs.
+    // A dead process is not shown as working, though its lease still runs.
     const status = () => cliInProcess(["status", "--check"], { DATABASE_URL: url });
     await expect.poll(async () => (await status()).code).toBe(3);
     expect((await status()).stdout).toMatch(/no lane is owned by a running worker[^]*\nvictim +gone for 0 s/);

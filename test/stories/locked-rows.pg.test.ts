@@ -86,7 +86,7 @@ test.for<[TransportKind, "relay" | "optimistic", "2s" | "30s"]>([
     }, 60_000);
     const during = await progress(pool);
     for (const numbers of during.others.values()) expect(numbers).toEqual(inOrder);
-    // A broker got the first messages of the key before anybody tried to note that; the Postgres transport got none.
+    // A broker got the first messages of the key before a receipt was written; the Postgres transport got none.
     expect(during.locked).toEqual(inOrder.slice(0, way === "broker" ? during.locked.length : 0));
     await until(() =>
       observer.of("locks.blocked").some(({ blockedBy }) => BLOCKED_BY_FOREIGN.test(blockedBy)),

@@ -30,7 +30,7 @@ test("D1: what only the newer members of a consumer can handle waits for them, a
   expect(handled.toSorted()).toEqual(orders.toSorted());
 });
 
-test("F8: in a fleet of two versions that wait for different events, each saga hears its own", async () => {
+test("F8: in a fleet of two versions that wait for different events, each saga gets its own", async () => {
   const { url, bus: one, ends } = await sagaFixture();
   const first = saga("order", { version: 1, input: Order, key: (i) => i.orderId }).waitFor("paid", Paid, {
     timeout: "1m",

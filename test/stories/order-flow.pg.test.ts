@@ -139,7 +139,7 @@ test("F9: a shipment that fails refunds the payment and releases the stock, each
   ]);
 });
 
-test("F9: a service that is down shows as what the path waits for, and the path goes on when it is back", async () => {
+test("F9: a service that is down shows as what the path waits for, and the path continues when it is back", async () => {
   const { pool, orders, shipping } = await setup(() => "none");
   await shipping.stop();
   await placeOrder(orders, "late");

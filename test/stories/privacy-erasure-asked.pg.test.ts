@@ -14,7 +14,7 @@ vi.setConfig({ testTimeout: 60_000 });
 
 const because = { reason: "request 17", actor: "clerk" };
 
-test("C5: whatever is done about persons is in the audit log, with who, why and what came of it", async () => {
+test("C5: every action on data subjects is in the audit log, with actor, reason and outcome", async () => {
   const database = await subjectsDatabase();
   const bus = subjectsBus(database);
   await bus.transaction((tx) => tx.publish(Registered, ada));
@@ -51,7 +51,7 @@ test("C5: nothing is handed out without a reason", async () => {
   await expect(lines.next()).rejects.toMatchObject({ code: "OPTIONS_INVALID" });
 });
 
-test("C6: with another index key nobody is erased, held, handed out or written, and the error says why", async () => {
+test("C6: with another index key no subject is erased, held, exported or written, and the error says why", async () => {
   const database = await subjectsDatabase();
   const bus = subjectsBus(database);
   await bus.transaction((tx) => tx.publish(Registered, ada));
@@ -83,7 +83,7 @@ test("C6: the first transaction that is rolled back does not decide which index 
   });
 });
 
-test("C6: somebody never seen is unknown, not erased; one who comes in an open transaction is erased all the same", async () => {
+test("C6: a subject never seen is unknown, not erased; one written by an open transaction is erased as well", async () => {
   const database = await subjectsDatabase();
   const bus = subjectsBus(database, { privacy: { keys: testKeyRing(), cacheTtl: 0 } });
   await bus.transaction((tx) => tx.publish(Registered, ada));

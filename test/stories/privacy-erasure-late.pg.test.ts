@@ -86,11 +86,11 @@ test.each(["repeatable read", "serializable"])(
   },
 );
 
-test("C6: keys of transactions that were open are told to other services, once", async () => {
+test("C6: keys of transactions that were open are reported to other services, once", async () => {
   const database = await subjectsDatabase();
   const bus = subjectsBus(database, noCache);
-  const told: DataOf<typeof SubjectErased>[] = [];
-  bus.on(SubjectErased, { consumer: "others" }, ({ data }) => void told.push(data));
+  const notices: DataOf<typeof SubjectErased>[] = [];
+  bus.on(SubjectErased, { consumer: "others" }, ({ data }) => void notices.push(data));
   await bus.run();
   await bus.transaction(async (tx) => {
     await tx.publish(Registered, ada);
@@ -100,8 +100,8 @@ test("C6: keys of transactions that were open are told to other services, once",
   await sweepAll(bus);
   const inLog = await keyIdsInLog(database);
   expect(inLog).toHaveLength(1);
-  await expect.poll(() => told.length, { timeout: 15_000 }).toBe(2);
-  expect(told.flatMap(({ keyIds }) => keyIds)).toEqual(inLog);
+  await expect.poll(() => notices.length, { timeout: 15_000 }).toBe(2);
+  expect(notices.flatMap(({ keyIds }) => keyIds)).toEqual(inLog);
   for await (const erasure of bus.privacy.erasures())
     expect(await bus.privacy.reapply([erasure])).toMatchObject({ refused: 0 });
 });
@@ -130,7 +130,7 @@ test("C6: while a transaction is open the tables are not read again and again; a
   expect(await texts()).toEqual([{ error_message: "[erased]" }]);
 });
 
-test("C6: an erasure whose cleaning fails has erased all the same, and says that something is left", async () => {
+test("C6: an erasure whose cleaning fails has erased anyway, and reports what is left", async () => {
   const database = await subjectsDatabase();
   const bus = subjectsBus(database, noCache);
   await bus.transaction((tx) => tx.publish(Registered, ada));

@@ -16,7 +16,7 @@ import { RecordingObserver } from "../support/recording-observer.ts";
 const because = { reason: "request 17", actor: "clerk" };
 type Data = DataOf<typeof Registered>;
 
-test("C6: after an erasure the same message is read as erased, and everything else as before", async () => {
+test("C6: after an erasure the message is read as erased, and everything else as before", async () => {
   const database = await subjectsDatabase();
   const bus = subjectsBus(database);
   const first = createDeferred<Data>();
@@ -45,24 +45,24 @@ test("C6: after an erasure the same message is read as erased, and everything el
   expect(bob).toEqual(["bob"]);
 });
 
-test("C6: the erasure is logged without the person, told to others, and done once", async () => {
+test("C6: the erasure is logged without the subject, reported to other services, and done once", async () => {
   const database = await subjectsDatabase();
   const bus = subjectsBus(database);
-  const told = createDeferred<DataOf<typeof SubjectErased>>();
-  bus.on(SubjectErased, { consumer: "others" }, ({ data }) => told.resolve(data));
+  const notices = createDeferred<DataOf<typeof SubjectErased>>();
+  bus.on(SubjectErased, { consumer: "others" }, ({ data }) => notices.resolve(data));
   await bus.run();
   await bus.transaction((tx) => tx.publish(Registered, ada));
   const { erasure } = await bus.privacy.erase("c-ada", because);
   const again = await bus.privacy.erase("c-ada", because);
   expect([again.outcome, again.keysDestroyed, again.erasure?.id]).toEqual(["already", 0, erasure?.id]);
-  expect(await told.promise).toMatchObject({ subject: erasure?.subject, keyIds: erasure?.keyIds });
+  expect(await notices.promise).toMatchObject({ subject: erasure?.subject, keyIds: erasure?.keyIds });
   const { rows } = await database.pool.query(
     "select row_to_json(l)::text as line from sagabox.gdpr_erasure_log l",
   );
   expect(rows).toHaveLength(1);
   expect(JSON.stringify(rows)).not.toContain("c-ada");
   expect(rows[0]).toMatchObject({ line: expect.stringContaining("request 17") });
-  // Whoever comes back later is a new person to us.
+  // An erased subject that returns is a new subject.
   await bus.transaction((tx) => tx.publish(Registered, ada));
   expect((await bus.privacy.erase("c-ada", because)).keysDestroyed).toBe(1);
 });
@@ -90,9 +90,9 @@ test("C-10: a dead letter replayed after the erasure is handled as erased, witho
   expect(await bus.deadLetters.list({ open: true })).toEqual([]);
 });
 
-test("C-08: three processes with the key in memory cannot read once they heard, or their time is over", async () => {
+test("C-08: three processes with the key in memory cannot read after the notice, or after the cache expires", async () => {
   const database = await subjectsDatabase(60);
-  const heard = await Promise.all(
+  const readers = await Promise.all(
     [0, 1].map(async (n) => {
       const bus = subjectsBus(database, {
         service: `s${n}`,
@@ -104,16 +104,16 @@ test("C-08: three processes with the key in memory cannot read once they heard, 
       return { bus, seen };
     }),
   );
-  // The third does not run and so hears nothing: its time to live is all there is.
+  // The third does not run and so gets no notice: only its cache expiry counts.
   const deaf = subjectsBus(database, { service: "deaf", privacy: { keys: testKeyRing(), cacheTtl: "1s" } });
   const deafReads = async (): Promise<unknown> => {
     const lines = [];
     for await (const { data } of deaf.privacy.export("c-ada", because)) lines.push(data as Data);
     return lines.map(({ email }) => isErased(email));
   };
-  const [one] = heard;
+  const [one] = readers;
   await one?.bus.transaction((tx) => tx.publish(Registered, ada, { id: "before" }));
-  await expect.poll(() => heard.map(({ seen }) => seen), { timeout: 10_000 }).toEqual([[false], [false]]);
+  await expect.poll(() => readers.map(({ seen }) => seen), { timeout: 10_000 }).toEqual([[false], [false]]);
   expect(await deafReads()).toEqual([false]);
   await one?.bus.privacy.erase("c-ada", because);
   await new Promise((resolve) => setTimeout(resolve, 1_100)); // the time to live itself is what is tested
@@ -127,7 +127,7 @@ test("C-08: three processes with the key in memory cannot read once they heard, 
     reason: "again",
   });
   await expect
-    .poll(() => heard.map(({ seen }) => seen), { timeout: 10_000 })
+    .poll(() => readers.map(({ seen }) => seen), { timeout: 10_000 })
     .toEqual([
       [false, true],
       [false, true],
@@ -172,7 +172,7 @@ test("C6: a key that an open transaction made is destroyed when it has committed
   expect(lines).toEqual([["scheduled", true]]);
 });
 
-test("SEC-41: a restored backup of the keys brings nobody back", async () => {
+test("SEC-41: a restored backup of the keys makes no erased subject readable", async () => {
   const database = await subjectsDatabase();
   const bus = subjectsBus(database, { privacy: { keys: testKeyRing(), cacheTtl: 0 } });
   await bus.transaction((tx) => tx.publish(Registered, ada, { delay: "1h" }));

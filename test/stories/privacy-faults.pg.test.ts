@@ -34,7 +34,7 @@ function switchable() {
   return { state, service };
 }
 
-test("C-12: while the key service is away messages wait uncharged, and cached keys go on", async () => {
+test("C-12: while the key service is away messages wait uncharged, and cached keys stay usable", async () => {
   const database = await subjectsDatabase(40);
   const { state, service } = switchable();
   const keys = serviceKeys(service, "cmk-1");
@@ -108,7 +108,7 @@ test("C6: a process that is killed while it erases has erased, or has not; the r
   const database = await subjectsDatabase(20);
   const bus = subjectsBus(database, { privacy: { keys: testKeyRing(), cacheTtl: 0 } });
   await bus.transaction((tx) => tx.publish(Registered, ada, { delay: "1h" }));
-  // Whoever updates the keys waits here, so that the other process dies inside its transaction.
+  // An update of the keys waits here, so that the other process dies inside its transaction.
   const blocker = await database.pool.connect();
   await blocker.query("begin; select from sagabox.subject_key for update");
   const script = fileURLToPath(new URL("./privacy-eraser.ts", import.meta.url));
@@ -129,7 +129,7 @@ test("C6: a process that is killed while it erases has erased, or has not; the r
   await blocker.query("rollback");
   blocker.release();
   const status = async () => bus.privacy.status();
-  // The server may still carry out the statement that was sent, but nobody commits it.
+  // The server may still carry out the statement that was sent, but it is never committed.
   await expect.poll(status).toMatchObject({ destroyed: 0, erasures: 0, keys: { "2026-a": 1 } });
   expect(await bus.privacy.erase("c-ada", { reason: "again" })).toMatchObject({
     outcome: "erased",

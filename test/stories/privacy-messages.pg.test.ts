@@ -86,7 +86,7 @@ test("C6: the key of a new person lives and dies with the transaction that made 
   expect(await keys()).toBe(1);
 });
 
-test("C6: transactions that meet new persons at once, in opposite order, wait for nobody", async () => {
+test("C6: transactions that meet new subjects at once, in opposite order, do not wait for each other", async () => {
   const database = await subjectsDatabase(30);
   const bus = subjectsBus(database);
   const all = createDeferred<void>();
@@ -102,7 +102,7 @@ test("C6: transactions that meet new persons at once, in opposite order, wait fo
       bus.transaction(async (tx) => {
         const order = n % 2 === 0 ? ["one", "two"] : ["two", "one"];
         for (const customerId of order) await tx.publish(Registered, { ...ada, customerId });
-        // Nobody commits before all have made their keys: whoever waited for another's lock would wait for ever.
+        // No transaction commits before all have made their keys: one that waited for another's lock would wait for ever.
         if (++open === 20) all.resolve();
         await all.promise;
       }),
@@ -164,9 +164,9 @@ test("C-15: what a handler throws about a person is written without the person",
   await bus.run();
   await bus.transaction((tx) => tx.publish(Registered, ada));
   await observer.until("dead_letter.buried");
-  const told = JSON.stringify(observer.told) + (await wholeDatabase(database));
-  expect(told).toContain("cannot write to [personal]");
-  expect(canaries.filter((canary) => told.includes(canary))).toEqual([]);
+  const everything = JSON.stringify(observer.emitted) + (await wholeDatabase(database));
+  expect(everything).toContain("cannot write to [personal]");
+  expect(canaries.filter((canary) => everything.includes(canary))).toEqual([]);
 });
 
 test("C6: batches of handlers get opened data", async () => {

@@ -28,7 +28,7 @@ test("C6: the personal fields of a reply are sealed in the reply, the inbox and 
   expect([isErased(again.address), again.plan]).toEqual([true, "gold"]);
 });
 
-test("C6: the reply that lies ready for whoever asked is sealed", async () => {
+test("C6: the stored reply for the requester is encrypted", async () => {
   const database = await subjectsDatabase(40);
   const bus = subjectsBus(database);
   bus.on(Lookup, { consumer: "lookup" }, () => answer);

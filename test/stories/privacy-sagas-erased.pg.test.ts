@@ -49,7 +49,7 @@ test("C6: a saga whose person is found to be erased is parked once, for a person
   expect(await worker.sagas.show(sagaId)).toMatchObject({ status: "compensated", incident: null });
 }, 20_000);
 
-test("C6: a saga whose person is erased while it is in hand is let go and parked", async () => {
+test("C6: a saga whose subject is erased while it is in flight is released and parked", async () => {
   const database = await subjectsDatabase();
   const observer = new RecordingObserver();
   const bus = subjectsBus(database, { ...fresh, observers: [observer] });

@@ -49,7 +49,7 @@ test("C6: a saga that could not be opened because the keys were away is not take
     .toBe("completed");
 }, 20_000);
 
-test("C6: while the keeper of the keys does not answer, sagas about nobody go on", async () => {
+test("C6: while the key service does not answer, sagas without a subject continue", async () => {
   const database = await subjectsDatabase();
   const asked = createDeferred<undefined>();
   const answered = createDeferred<undefined>();
@@ -77,7 +77,7 @@ test("C6: while the keeper of the keys does not answer, sagas about nobody go on
 
 const failing = {
   subject: ({ email }: { email: string }): string => {
-    throw new Error(`nobody is called ${email}`);
+    throw new Error(`no account for ${email}`);
   },
 };
 
@@ -95,7 +95,7 @@ test("C6: what a saga's own search for its person throws is not repeated", async
   });
 });
 
-test("C6: a child whose person cannot be found fails its step, and the parent goes on from there", async () => {
+test("C6: a child whose subject cannot be found fails its step, and the parent continues from there", async () => {
   const database = await subjectsDatabase();
   const observer = new RecordingObserver();
   const bus = subjectsBus(database, { observers: [observer] });
@@ -113,7 +113,7 @@ test("C6: a child whose person cannot be found fails its step, and the parent go
   await expect
     .poll(async () => (await bus.sagas.show(sagaId)).status, { timeout: 8_000 })
     .toBe("compensated");
-  expect(JSON.stringify(observer.told)).not.toContain(ada.email);
+  expect(JSON.stringify(observer.emitted)).not.toContain(ada.email);
 }, 20_000);
 
 test("C6: an early event whose person is named only in what was erased is kept without them", async () => {
@@ -137,7 +137,7 @@ test("C6: an early event whose person is named only in what was erased is kept w
   await bus.run();
   await bus.transaction(async (tx) => {
     await tx.publish(Moved, { order: "o-1", email: ada.email });
-    // Erased before anybody could read it.
+    // Erased before it could be read.
     await tx.query("update sagabox.subject_key set wrapped = null, kek_id = null, erased_at = now()");
   });
   const countPendingInputs = async (): Promise<number> =>

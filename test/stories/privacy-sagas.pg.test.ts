@@ -53,8 +53,8 @@ test("C6: everything a saga about a person holds is sealed, and it runs as any o
   const shown = await bus.sagas.show(sagaId);
   expect(shown.input).toEqual(ada);
   expect(shown.steps.at(-1)?.result).toEqual({ says: "Canary Byron confirms Canary Babbage" });
-  const told = (await wholeDatabase(database)) + JSON.stringify(observer.told);
-  expect(canaries.filter((canary) => told.includes(canary))).toEqual([]);
+  const everything = (await wholeDatabase(database)) + JSON.stringify(observer.emitted);
+  expect(canaries.filter((canary) => everything.includes(canary))).toEqual([]);
   expect(JSON.stringify(await bus.sagas.history(sagaId))).toContain("Canary Babbage");
   expect(await bus.sagas.check()).toMatchObject({ checked: 1, same: 1 });
   const lines = [];
@@ -90,7 +90,7 @@ test("C6: an event that came before its saga is kept sealed, and found", async (
   await expect.poll(async () => (await bus.sagas.show(sagaId)).status, { timeout: 15_000 }).toBe("completed");
 });
 
-test("C6: what goes wrong in a saga about a person is told without the person", async () => {
+test("C6: errors of a saga with a data subject are reported without personal data", async () => {
   const database = await subjectsDatabase();
   const observer = new RecordingObserver();
   const bus = subjectsBus(database, { observers: [observer] });
@@ -103,11 +103,11 @@ test("C6: what goes wrong in a saga about a person is told without the person", 
   await bus.run();
   const { sagaId } = await bus.transaction((tx) => bus.start(tx, failing, ada));
   await expect.poll(async () => (await bus.sagas.show(sagaId)).status, { timeout: 10_000 }).toBe("failed");
-  const told =
+  const everything =
     (await wholeDatabase(database)) +
-    JSON.stringify(observer.told) +
+    JSON.stringify(observer.emitted) +
     JSON.stringify(await bus.sagas.incidents());
-  expect(canaries.filter((canary) => told.includes(canary))).toEqual([]);
+  expect(canaries.filter((canary) => everything.includes(canary))).toEqual([]);
   expect((await bus.sagas.show(sagaId)).steps[0]?.error).toContain(ada.email);
   await bus.sagas.settle(sagaId, {
     step: "write",

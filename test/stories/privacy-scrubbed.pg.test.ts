@@ -14,7 +14,7 @@ const Lookup = command("people.lookup", {
   personal: { subject: ({ customerId }) => customerId, fields: ["customerId"], reply: ["city"] },
 });
 
-test("C6: an erasure takes every result in clear, whatever it looks like, and leaves what is sealed", async () => {
+test("C6: an erasure removes every result in clear, in any form, and leaves what is encrypted", async () => {
   const database = await subjectsDatabase(40);
   const observer = new RecordingObserver();
   const bus = subjectsBus(database, { observers: [observer] });
@@ -43,7 +43,7 @@ test("C6: an erasure takes every result in clear, whatever it looks like, and le
   ]);
 });
 
-test("C6: an erasure takes the errors of messages that will be tried again, and of nobody else's", async () => {
+test("C6: an erasure removes the errors of messages that will be retried, and no others", async () => {
   const database = await subjectsDatabase(40);
   const observer = new RecordingObserver();
   const bus = subjectsBus(database, { observers: [observer] });
@@ -65,7 +65,7 @@ test("C6: an erasure takes the errors of messages that will be tried again, and 
   ]);
 });
 
-test("C6: the same is true of what could not be sent", async () => {
+test("C6: an erasure removes the errors of messages that could not be sent", async () => {
   const database = await subjectsDatabase();
   const bus = subjectsBus(database, { outbox: { optimistic: false } });
   for (const who of [ada, bob])
@@ -87,7 +87,7 @@ test("C6: why a request failed is taken too, from its dead letter and where the 
   const database = await subjectsDatabase(40);
   const bus = subjectsBus(database);
   bus.on(Lookup, { consumer: "lookup" }, ({ data }) => {
-    throw permanent(`nobody is called ${JSON.stringify(data)} in town`);
+    throw permanent(`no account for ${JSON.stringify(data)} in town`);
   });
   await bus.run();
   const asked = bus.request(Lookup, { customerId: "c-ada" }, { timeout: "20s" });

@@ -23,31 +23,31 @@ async function setup() {
   onTestFinished(async () => void (await bus.stop()));
   const handled: { id: string; n: number }[] = [];
   const loose: number[] = [];
-  const world = { broken: true };
+  const faults = { broken: true };
   for (const [consumer, ordered] of [
     ["billing", true],
     ["loose", false],
   ] as const) {
     bus.on(Placed, { consumer, ordered }, ({ id, data }) => {
-      if (world.broken) throw permanent("no price");
+      if (faults.broken) throw permanent("no price");
       if (consumer === "billing") handled.push({ id, n: data.n });
       else loose.push(data.n);
     });
   }
   const publish = async (n: number): Promise<string> =>
     (await bus.transaction((tx) => tx.publish(Placed, { n }))).id;
-  return { bus, pool, handled, loose, world, publish };
+  return { bus, pool, handled, loose, faults, publish };
 }
 
 test("E4: letters of a consumer behind a broker are replayed in stages, under their ids, in the order of their keys", async () => {
-  const { bus, handled, world, publish } = await setup();
+  const { bus, handled, faults, publish } = await setup();
   await bus.run();
   const ids: string[] = [];
   for (const n of [1, 2, 3, 4, 5, 6, 7, 8]) ids.push(await publish(n));
   await until(async () => (await bus.deadLetters.list({ open: true })).length === 16);
   const stopped = await bus.deadLetters.replayAll({ consumer: "billing" }, by);
   expect(stopped).toMatchObject({ verdict: "stopped", handled: 0, groups: [{ stage: "canary" }] });
-  world.broken = false;
+  faults.broken = false;
   expect(await bus.deadLetters.replayAll({ consumer: "billing" }, by)).toMatchObject({
     verdict: "done",
     handled: 8,
@@ -61,12 +61,12 @@ test("E4: letters of a consumer behind a broker are replayed in stages, under th
 });
 
 test("E4: letters of a consumer that keeps no order behind a broker are replayed to it, all or one", async () => {
-  const { bus, world, loose, publish } = await setup();
+  const { bus, faults, loose, publish } = await setup();
   await bus.run();
   for (const n of [1, 2, 3]) await publish(n);
   const open = () => bus.deadLetters.list({ open: true, consumer: "loose" });
   await until(async () => (await open()).length === 3);
-  world.broken = false;
+  faults.broken = false;
   const [newest] = await open();
   await bus.deadLetters.replay(newest?.id ?? "", { actor: "ann", reason: "fixed" });
   await until(async () => loose.length === 1);
@@ -77,7 +77,7 @@ test("E4: letters of a consumer that keeps no order behind a broker are replayed
   expect(loose.toSorted((a, b) => a - b)).toEqual([1, 2, 3]);
 });
 
-test("E4: nothing is put where nobody has ever read", async () => {
+test("E4: a dead letter is not replayed to a group that no process has ever joined", async () => {
   const { bus, pool, publish } = await setup();
   await bus.run();
   await publish(1);
@@ -97,8 +97,8 @@ test("E4: nothing is put where nobody has ever read", async () => {
 });
 
 test("E4: what could not be sent is replayed to the relay, which has to run", async () => {
-  const { bus, handled, world, publish } = await setup();
-  world.broken = false;
+  const { bus, handled, faults, publish } = await setup();
+  faults.broken = false;
   const id = await publish(1);
   await bus.deadLetters.bury(id, { actor: "ann", reason: "too early" });
   expect(await bus.deadLetters.planReplay({ origin: "outbox" })).toMatchObject({

@@ -69,7 +69,7 @@ test.each([true, false])(
   },
 );
 
-test("B8: whichever instance gets the reply, the one that asked hears of it", async () => {
+test("B8: whichever instance gets the reply, the requesting one resolves", async () => {
   const { pool } = await temporaryDatabase({ max: 90, migrated: true });
   const instances = [openBus(pool), openBus(pool)];
   const answering = openBus(pool, { service: "stock" });
@@ -101,7 +101,7 @@ test("B8: effect and reply are one: what the handler wrote is there when the rep
   expect((await pool.query("select text from note")).rows).toEqual([{ text: "x" }]);
 });
 
-test("B8: a command that is given up is told with its reason, after its last attempt", async () => {
+test("B8: a failed command is reported with its reason, after its last attempt", async () => {
   const { pool } = await database();
   const bus = openBus(pool);
   let attempts = 0;
@@ -127,11 +127,11 @@ test("B8: a command that is given up is told with its reason, after its last att
   expect(await bus.deadLetters.list({ open: true })).toHaveLength(2);
 });
 
-test("B8: a request that nobody answers times out, and says that the command may still be carried out", async () => {
+test("B8: a request without a reply times out, and says that the command may still be carried out", async () => {
   const { pool } = await database();
   const bus = openBus(pool);
   await start(bus);
-  // Long enough for it to be sent, whatever else the machine does.
+  // Long enough for it to be sent on a busy machine.
   const asked = bus.request(Reserve, { sku: "a" }, { timeout: 3_000, id: "request-1" });
   await expect(asked).rejects.toMatchObject({
     code: "REQUEST_TIMEOUT",
@@ -141,7 +141,7 @@ test("B8: a request that nobody answers times out, and says that the command may
   expect(bus.metrics()).toContain('requests_total{event_type="ask.reserve",outcome="timeout"} 1');
 });
 
-test("B8: asked again with the same id, the reply comes and the effect is not repeated", async () => {
+test("B8: a repeated request with the same id gets the reply, and the effect is not repeated", async () => {
   const { pool } = await database();
   const bus = openBus(pool);
   await start(bus);
@@ -195,7 +195,7 @@ test("B8: handlers in batches and handlers of one statement answer as well", asy
   expect((await pool.query("select text from note")).rows).toEqual([{ text: "x" }]);
 });
 
-test("B8: nobody waits inside a handler or a transaction", async () => {
+test("B8: a request inside a handler or a transaction is refused", async () => {
   const { pool } = await database();
   const bus = openBus(pool);
   let refusal: unknown;
@@ -224,7 +224,7 @@ test("B8: a request that the broker refuses fails at once instead of timing out"
   });
 });
 
-test("B8: when the connection that listens is cut, the reply is found all the same", async () => {
+test("B8: when the connection that listens is cut, the reply is found anyway", async () => {
   const { pool } = await database();
   const bus = openBus(pool);
   let letGo: () => void = () => undefined;

@@ -16,8 +16,8 @@ const Placed = event("order.placed", {
 });
 
 test("G10: an operator does everything about dead letters, a viewer nothing, and no role is short of a right", async () => {
-  const house = await rolesHarness();
-  const bus = await house.bus(["worker"]);
+  const harness = await rolesHarness();
+  const bus = await harness.bus(["worker"]);
   let broken = true;
   const seen: string[] = [];
   bus.on(Placed, { consumer: "billing" }, ({ data }) => {
@@ -30,13 +30,13 @@ test("G10: an operator does everything about dead letters, a viewer nothing, and
   for (const id of ["a", "b", "c", "d", "late"]) {
     sent.push((await bus.transaction((tx) => tx.publish(Placed, { id, total: 1 }))).id);
   }
-  await until(async () => (await house.count("dead_letter")) === 4);
-  await until(async () => (await house.count("queue", "last_error is not null")) === 1);
+  await until(async () => (await harness.count("dead_letter")) === 4);
+  await until(async () => (await harness.count("queue", "last_error is not null")) === 1);
   const folder = await mkdtemp(join(tmpdir(), "sagabox-roles-"));
   onTestFinished(() => rm(folder, { recursive: true }));
   await writeFile(join(folder, "a.json"), '{"id":"a","total":2}');
   const as = async (role: "operator" | "viewer") => {
-    const env = { DATABASE_URL: await house.login(role), USER: "ann" };
+    const env = { DATABASE_URL: await harness.login(role), USER: "ann" };
     return (...args: string[]) => cliInProcess(["dlq", ...args], env);
   };
   const [operator, viewer] = [await as("operator"), await as("viewer")];
@@ -58,6 +58,6 @@ test("G10: an operator does everything about dead letters, a viewer nothing, and
   expect(await operator("replay", "--died", "rejected", ...yes)).toMatchObject({ code: 0, stderr: "" });
   await until(async () => seen.length === 3);
   expect(seen.toSorted()).toEqual(["a 2", "b 1", "c 1"]);
-  expect(await house.count("audit_log", "actor = 'ann' and outcome = 'done'")).toBeGreaterThanOrEqual(6);
-  expect(house.troubles()).toEqual([]);
+  expect(await harness.count("audit_log", "actor = 'ann' and outcome = 'done'")).toBeGreaterThanOrEqual(6);
+  expect(harness.troubles()).toEqual([]);
 });

@@ -10,18 +10,18 @@ const Placed = event("order.placed", { schema: z.object({ id: z.string() }), key
 
 /** One message, one receipt of a day of its own, one line of the audit log. */
 async function setup() {
-  const house = await rolesHarness();
-  const owner = await house.bus(["owner"]);
+  const harness = await rolesHarness();
+  const owner = await harness.bus(["owner"]);
   await owner.migrate();
-  const writer = await house.bus(["writer"]);
+  const writer = await harness.bus(["writer"]);
   await writer.transaction((tx) => tx.publish(Placed, { id: "1" }));
-  await house.pool.query(
+  await harness.pool.query(
     `insert into sagabox.audit_log (actor, action, target_kind, outcome) values ('ann', 'test', 'message', 'done')`,
   );
-  return house;
+  return harness;
 }
 
-const everybody: RoleName[] = [
+const allRoles: RoleName[] = [
   "writer",
   "relay",
   "consumer",
@@ -42,7 +42,7 @@ const aLine = "'s', 1, 'noted', 'x'";
 const action = "actor, action, target_kind, outcome";
 const anAction = "'ann', 'test', 'message', 'done'";
 
-const forbidden: readonly (readonly [RoleName | "anybody", string])[] = [
+const forbidden: readonly (readonly [RoleName | "every role", string])[] = [
   ["writer", "select data from sagabox.message"],
   ["writer", "select * from sagabox.outbox"],
   ["writer", "select message_id from sagabox.outbox"],
@@ -91,41 +91,41 @@ const forbidden: readonly (readonly [RoleName | "anybody", string])[] = [
   ],
   ...["id", "xid", "at"].flatMap((column) => [
     [
-      "anybody",
+      "every role",
       `insert into sagabox.saga_audit_log (${line}, ${column}) values (${aLine}, default)`,
     ] as const,
     [
-      "anybody",
+      "every role",
       `insert into sagabox.audit_log (${action}, ${column}) values (${anAction}, default)`,
     ] as const,
   ]),
-  ["anybody", "update sagabox.audit_log set actor = 'bob'"],
-  ["anybody", "delete from sagabox.audit_log"],
-  ["anybody", "insert into sagabox.audit_seal (number) values (1)"],
-  ["anybody", "update sagabox.saga_audit_log set note = 'x'"],
-  ["anybody", "truncate sagabox.message"],
-  ["anybody", "truncate sagabox.audit_log"],
-  ["anybody", "drop table sagabox.message"],
-  ["anybody", "alter table sagabox.message add column x text"],
-  ["anybody", "alter table sagabox.audit_log disable trigger all"],
-  ["anybody", "create table sagabox.mine (id int)"],
+  ["every role", "update sagabox.audit_log set actor = 'bob'"],
+  ["every role", "delete from sagabox.audit_log"],
+  ["every role", "insert into sagabox.audit_seal (number) values (1)"],
+  ["every role", "update sagabox.saga_audit_log set note = 'x'"],
+  ["every role", "truncate sagabox.message"],
+  ["every role", "truncate sagabox.audit_log"],
+  ["every role", "drop table sagabox.message"],
+  ["every role", "alter table sagabox.message add column x text"],
+  ["every role", "alter table sagabox.audit_log disable trigger all"],
+  ["every role", "create table sagabox.mine (id int)"],
   [
-    "anybody",
+    "every role",
     "create or replace function sagabox.lock_subscriptions() returns void language sql as 'select'",
   ],
-  ["anybody", "insert into sagabox.schema_migration values (99, 'x', false, 'x')"],
-  ["anybody", "update sagabox.outbox_move set to_status = 'sent'"],
-  ["anybody", "select * from sagabox.message_default"],
-  ["anybody", "insert into sagabox.outbox_move values ('x', 'pending', 'sent')"],
+  ["every role", "insert into sagabox.schema_migration values (99, 'x', false, 'x')"],
+  ["every role", "update sagabox.outbox_move set to_status = 'sent'"],
+  ["every role", "select * from sagabox.message_default"],
+  ["every role", "insert into sagabox.outbox_move values ('x', 'pending', 'sent')"],
 ];
 
 test("SEC-35: what must not be done is refused, by each role that could try", async () => {
-  const house = await setup();
+  const harness = await setup();
   const allowed: string[] = [];
-  for (const role of everybody) {
-    const pool = await house.as(role);
+  for (const role of allRoles) {
+    const pool = await harness.as(role);
     for (const [who, sql] of forbidden) {
-      if (who !== "anybody" && who !== role) continue;
+      if (who !== "every role" && who !== role) continue;
       const code = await pool.query(sql).then(
         () => "allowed",
         (error: unknown) => (error as { code?: string }).code ?? "?",
@@ -137,7 +137,7 @@ test("SEC-35: what must not be done is refused, by each role that could try", as
 });
 
 test("who may write a log writes lines whose number, transaction and time the database chose", async () => {
-  const house = await setup();
+  const harness = await setup();
   const refused: string[] = [];
   for (const [role, sql] of [
     ["writer", `insert into sagabox.subject_key (${key}) values (${aKey})`],
@@ -147,19 +147,19 @@ test("who may write a log writes lines whose number, transaction and time the da
     ["privacy", `insert into sagabox.audit_log (${action}) values (${anAction})`],
     ["privacy", `insert into sagabox.gdpr_erasure_log (${erasure}) values (${anErasure})`],
   ] as const) {
-    const pool = await house.as(role);
+    const pool = await harness.as(role);
     await pool.query(sql).catch((error: unknown) => refused.push(`${role}: ${sql} → ${String(error)}`));
   }
   expect(refused).toEqual([]);
 });
 
 test("G10: a partition that is attached later is reached through its parent, and only through it", async () => {
-  const house = await setup();
-  const { rows } = await house.pool.query<{ name: string }>(
+  const harness = await setup();
+  const { rows } = await harness.pool.query<{ name: string }>(
     "select tableoid::regclass::text as name from sagabox.message",
   );
   expect(rows[0]?.name).toMatch(/message_\d{8}$/);
-  const relay = await house.as("relay");
+  const relay = await harness.as("relay");
   expect((await relay.query("select data from sagabox.message")).rowCount).toBe(1);
   await expect(relay.query(`select data from ${rows[0]?.name}`)).rejects.toThrow("permission denied");
 });
@@ -170,8 +170,8 @@ const shadow = (name: string, args: string, returns: string, value: string): str
      'begin ${called}; return ${value}; end'`;
 
 test("SEC-13: functions and operators planted in a search_path are not called with the owner's rights", async () => {
-  const house = await setup();
-  await house.pool.query(
+  const harness = await setup();
+  await harness.pool.query(
     `create schema trap; create table trap.called (who text, session text); grant all on schema trap to public;
      grant all on trap.called to public;
      ${shadow("clock_timestamp", "", "timestamptz", "now()")};
@@ -191,13 +191,13 @@ test("SEC-13: functions and operators planted in a search_path are not called wi
             headers, data, written_at, 'buried', 0, 'Error', 'x', lane, seq, now(), closed
        from sagabox.message, unnest(array['replayed', 'discarded']) as closed`,
   );
-  const pool = await house.as("operator", "worker");
+  const pool = await harness.as("operator", "worker");
   const client = await pool.connect();
   await client.query("create temp table message (id text); create temp table dead_letter (id bigint)");
   await client.query("set search_path = trap, pg_temp, pg_catalog");
   await client.query("select pg_catalog.count(*) from (select clock_timestamp()) as trapped");
   const ids = await client.query<{ id: string }>("select id from sagabox.dead_letter order by id");
-  expect((await house.pool.query("delete from trap.called")).rowCount).toBeGreaterThan(0); // the trap works
+  expect((await harness.pool.query("delete from trap.called")).rowCount).toBeGreaterThan(0); // the trap works
   for (const { id } of ids.rows) {
     await client.query("select sagabox.dead_letter_rearm($1)", [id]);
     await client.query("select sagabox.dead_letter_keep_copy($1, 3::smallint, null)", [id]);
@@ -208,7 +208,7 @@ test("SEC-13: functions and operators planted in a search_path are not called wi
   await client.query("update sagabox.outbox set attempts = attempts + 1::smallint, due_at = due_at"); // fires the trigger
   await client.query("rollback");
   client.release();
-  const { rows } = await house.pool.query("select distinct who from trap.called where who <> session");
+  const { rows } = await harness.pool.query("select distinct who from trap.called where who <> session");
   expect(rows).toEqual([]);
-  expect((await house.pool.query("select 1 from trap.called")).rowCount).toBe(0);
+  expect((await harness.pool.query("select 1 from trap.called")).rowCount).toBe(0);
 });

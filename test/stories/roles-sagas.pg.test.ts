@@ -23,19 +23,19 @@ const order = saga("order", { version: 1, input: Order, key: ({ id }) => id })
   .noUndo("it only looks");
 
 test("G10, E4: a saga runs under its role, and an operator decides about it through the command line", async () => {
-  const house = await rolesHarness();
-  const owner = await house.bus(["owner"]);
+  const harness = await rolesHarness();
+  const owner = await harness.bus(["owner"]);
   await owner.migrate();
-  const relay = await house.bus(["relay"]);
+  const relay = await harness.bus(["relay"]);
   await relay.run({ parts: ["relay"] });
-  const stock = await house.bus(["consumer"], { service: "stock" });
+  const stock = await harness.bus(["consumer"], { service: "stock" });
   stock.on(Reserve, { consumer: "stock" }, () => ({ shelf: "A" }));
   stock.on(Release, { consumer: "stock" }, () => undefined);
   await stock.run({ parts: ["consumers"] });
-  const sagas = await house.bus(["saga"]);
+  const sagas = await harness.bus(["saga"]);
   sagas.register(order);
   await sagas.run({ parts: ["sagas"] });
-  const starter = await house.bus(["saga"]);
+  const starter = await harness.bus(["saga"]);
   starter.register(order);
   const started = await starter.transaction(async (tx) => ({
     fine: await starter.start(tx, order, { id: "fine", name: "x" }),
@@ -43,16 +43,16 @@ test("G10, E4: a saga runs under its role, and an operator decides about it thro
     given: await starter.start(tx, order, { id: "given", name: "x" }),
   }));
   const status = async (id: string, wanted: string) =>
-    house.count("saga_instance", `id = '${id}' and status = '${wanted}'`);
+    harness.count("saga_instance", `id = '${id}' and status = '${wanted}'`);
   const waits = "waits_for like 'wait%'";
-  await until(async () => (await house.count("saga_instance", waits)) === 3);
-  const writer = await house.bus(["writer"]);
+  await until(async () => (await harness.count("saga_instance", waits)) === 3);
+  const writer = await harness.bus(["writer"]);
   await writer.transaction(async (tx) => {
     await tx.publish(Paid, { id: "fine" });
     await tx.publish(Paid, { id: "odd" });
   });
   await until(async () => (await status(started.fine.sagaId, "completed")) === 1);
-  const env = { DATABASE_URL: await house.login("operator") };
+  const env = { DATABASE_URL: await harness.login("operator") };
   const cli = (...args: string[]) => cliInProcess(["saga", ...args], env);
   const why = ["--actor", "ann", "--reason", "ticket 7"];
   expect(await cli("cancel", started.given.sagaId, "--yes", ...why)).toMatchObject({ code: 0, stderr: "" });
@@ -60,30 +60,30 @@ test("G10, E4: a saga runs under its role, and an operator decides about it thro
   for (const args of [["list"], ["show", started.fine.sagaId], ["history", started.fine.sagaId], ["stuck"]]) {
     expect(await cli(...args), args.join(" ")).toMatchObject({ code: 0, stderr: "" });
   }
-  const operator = await house.bus(["operator"]);
+  const operator = await harness.bus(["operator"]);
   expect(await operator.sagas.incidents()).toEqual([]);
   const refused = await cli("cancel", started.fine.sagaId, "--yes", ...why);
   expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("SAGA_ACTION_REFUSED") });
-  const viewer = { DATABASE_URL: await house.login("viewer") };
+  const viewer = { DATABASE_URL: await harness.login("viewer") };
   const denied = await cliInProcess(["saga", "list"], viewer);
   expect(denied.stderr).toMatch(/^sagabox: .*needs the operator role.*\[STORAGE_PERMISSION_DENIED\]\n$/);
-  expect(house.troubles()).toEqual([]);
+  expect(harness.troubles()).toEqual([]);
 });
 
 test("G10: one worker role does it all, sending at once what it wrote, beside an owner's upkeep", async () => {
-  const house = await rolesHarness(["optimistic", "overflow"]);
-  const owner = await house.bus(["owner"]);
+  const harness = await rolesHarness(["optimistic", "overflow"]);
+  const owner = await harness.bus(["owner"]);
   await owner.migrate();
   await owner.run({ parts: ["upkeep"] });
-  const worker = await house.bus(["worker"], { outbox: { overflow: { maxPending: 1_000 } } });
+  const worker = await harness.bus(["worker"], { outbox: { overflow: { maxPending: 1_000 } } });
   const seen: string[] = [];
   worker.on(Placed, { consumer: "books" }, ({ data }) => void seen.push(data.id));
   worker.register(order);
   await worker.run({ parts: ["relay", "consumers", "sagas"] });
-  const writer = await house.bus(["writer"], { outbox: { overflow: { maxPending: 1_000 } } });
+  const writer = await harness.bus(["writer"], { outbox: { overflow: { maxPending: 1_000 } } });
   await writer.transaction((tx) => tx.publish(Placed, { id: "now" }));
   await until(() => seen.length === 1);
-  expect(house.observer.of("optimistic.succeeded").length).toBeGreaterThan(0);
-  expect(house.troubles()).toEqual([]);
-  expect(house.observer.of("optimistic.failed")).toEqual([]);
+  expect(harness.observer.of("optimistic.succeeded").length).toBeGreaterThan(0);
+  expect(harness.troubles()).toEqual([]);
+  expect(harness.observer.of("optimistic.failed")).toEqual([]);
 });

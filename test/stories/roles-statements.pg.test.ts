@@ -123,18 +123,18 @@ async function refusedTo(pool: pg.Pool, statements: readonly Statement[]): Promi
 }
 
 test("G10: every statement is allowed to the role that runs it", async () => {
-  const houses = new Map<string, Awaited<ReturnType<typeof rolesHarness>>>();
+  const harnesses = new Map<string, Awaited<ReturnType<typeof rolesHarness>>>();
   for (const [role, extras, statements] of runs) {
-    const house = houses.get(extras.join()) ?? (await rolesHarness(extras));
-    houses.set(extras.join(), house);
+    const harness = harnesses.get(extras.join()) ?? (await rolesHarness(extras));
+    harnesses.set(extras.join(), harness);
     expect(statements.length).toBeGreaterThan(0);
-    expect(await refusedTo(await house.as(role), statements), role).toEqual([]);
+    expect(await refusedTo(await harness.as(role), statements), role).toEqual([]);
   }
   expect(runs.flatMap(([, , statements]) => statements).length).toBeGreaterThan(120);
 });
 
-test("SEC-35: those of the others are refused to a writer and to a viewer", async () => {
-  const house = await rolesHarness();
+test("SEC-35: statements of other roles are refused to a writer and to a viewer", async () => {
+  const harness = await rolesHarness();
   const others = [
     settle.sent,
     inbox.recall,
@@ -144,6 +144,6 @@ test("SEC-35: those of the others are refused to a writer and to a viewer", asyn
     write.publishLeased,
   ];
   for (const role of ["writer", "viewer"] as const) {
-    expect(await refusedTo(await house.as(role), others), role).toHaveLength(others.length);
+    expect(await refusedTo(await harness.as(role), others), role).toHaveLength(others.length);
   }
 });

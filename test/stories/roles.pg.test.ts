@@ -15,13 +15,13 @@ const Booked = event("order.booked", { schema: Order, key: ({ id }) => id });
 const Price = command("price.of", { schema: Order, reply: z.object({ cents: z.number() }) });
 
 /** An owner that migrates and keeps the partitions, a relay, and a consumer that books what it sees. */
-async function openService(house: RolesHarness) {
-  const owner = await house.bus(["owner"]);
+async function openService(harness: RolesHarness) {
+  const owner = await harness.bus(["owner"]);
   await owner.migrate();
   await owner.run({ parts: ["upkeep"] });
-  const relay = await house.bus(["relay"]);
+  const relay = await harness.bus(["relay"]);
   await relay.run({ parts: ["relay"] });
-  const consumer = await house.bus(["consumer"]);
+  const consumer = await harness.bus(["consumer"]);
   const seen: string[] = [];
   const failedOnce = new Set<string>();
   consumer.on(
@@ -51,10 +51,10 @@ async function openService(house: RolesHarness) {
 }
 
 test("G10: a writer that may only insert publishes in every way, and relay, consumer and owner do the rest", async () => {
-  const house = await rolesHarness();
-  const { seen, booked } = await openService(house);
-  const writer = await house.bus(["writer"]);
-  const pool = await house.as("writer");
+  const harness = await rolesHarness();
+  const { seen, booked } = await openService(harness);
+  const writer = await harness.bus(["writer"]);
+  const pool = await harness.as("writer");
   const client = await pool.connect();
   await client.query("begin");
   await writer.publish(client, Placed, { id: "client" });
@@ -85,22 +85,22 @@ test("G10: a writer that may only insert publishes in every way, and relay, cons
   await until(() => seen.length >= all.length);
   await until(() => booked.length >= all.length - 1);
   expect(seen.toSorted()).toEqual(all.toSorted());
-  await until(async () => (await house.count("queue")) === 0);
-  expect(await house.count("message", "tableoid::regclass::text like '%default'")).toBe(0);
-  expect(house.troubles()).toEqual([]);
+  await until(async () => (await harness.count("queue")) === 0);
+  expect(await harness.count("message", "tableoid::regclass::text like '%default'")).toBe(0);
+  expect(harness.troubles()).toEqual([]);
 });
 
 test("G10: an operator decides about dead letters, and a viewer sees all of it without a word of the payload", async () => {
-  const house = await rolesHarness();
-  const { seen, booked } = await openService(house);
-  const writer = await house.bus(["writer"]);
+  const harness = await rolesHarness();
+  const { seen, booked } = await openService(harness);
+  const writer = await harness.bus(["writer"]);
   await writer.transaction(async (tx) => {
     for (const id of ["dead-1", "dead-2", "fine"])
       await tx.publish(Placed, { id }, { delay: id === "fine" ? 1 : 0 });
     await tx.publish(Placed, { id: "far" }, { delay: "1h" });
   });
-  await until(async () => (await house.count("dead_letter")) === 2);
-  const operator = await house.bus(["operator"]);
+  await until(async () => (await harness.count("dead_letter")) === 2);
+  const operator = await harness.bus(["operator"]);
   const letters = await operator.deadLetters.list();
   expect((await operator.deadLetters.show(letters[0]?.id ?? "")).dlq_metadata.error_message).toContain(
     "CANARY",
@@ -110,11 +110,11 @@ test("G10: an operator decides about dead letters, and a viewer sees all of it w
   await until(() => seen.filter((id) => id.startsWith("dead")).length === 1);
   await until(() => booked.length === 2);
   const explained = await cliInProcess(["explain", letters[0]?.messageId ?? ""], {
-    DATABASE_URL: await house.login("operator"),
+    DATABASE_URL: await harness.login("operator"),
   });
   expect(explained).toMatchObject({ code: 0, stderr: "", stdout: expect.stringContaining("order.placed") });
   for (const action of ["list", "verify"]) {
-    const audit = await cliInProcess(["audit", action], { DATABASE_URL: await house.login("operator") });
+    const audit = await cliInProcess(["audit", action], { DATABASE_URL: await harness.login("operator") });
     expect(audit, action).toMatchObject({ code: 0, stderr: "" });
   }
   const sent = await operator.republish({
@@ -123,8 +123,8 @@ test("G10: an operator decides about dead letters, and a viewer sees all of it w
   });
   expect(sent.count).toBeGreaterThan(2);
   expect(await operator.inbox.stats()).not.toEqual([]);
-  const viewer = await house.as("viewer");
-  const { rows: views } = await house.pool.query<{ name: string }>(
+  const viewer = await harness.as("viewer");
+  const { rows: views } = await harness.pool.query<{ name: string }>(
     "select viewname as name from pg_views where schemaname = 'sagabox' and viewname like 'masked%'",
   );
   const rows = await Promise.all(views.map(({ name }) => viewer.query(`select * from sagabox.${name}`)));
@@ -134,14 +134,14 @@ test("G10: an operator decides about dead letters, and a viewer sees all of it w
   const filled = views.filter((_, n) => (rows[n]?.rowCount ?? 0) > 0).map(({ name }) => name);
   const atLeast = ["message", "outbox_events", "scheduled", "dead_letter", "consumer_inbox", "audit_log"];
   expect(filled).toEqual(expect.arrayContaining(atLeast.map((name) => `masked_${name}`)));
-  expect(house.troubles()).toEqual([]);
+  expect(harness.troubles()).toEqual([]);
 });
 
 test("G10: a relay notes failures, retries, buries what is refused or too late, and never touches the message", async () => {
-  const house = await rolesHarness();
-  const owner = await house.bus(["owner"]);
+  const harness = await rolesHarness();
+  const owner = await harness.bus(["owner"]);
   await owner.migrate();
-  const writer = await house.bus(["writer"]);
+  const writer = await harness.bus(["writer"]);
   await writer.transaction(async (tx) => {
     for (const id of ["fine", "once", "never"]) await tx.publish(Placed, { id });
     await tx.publish(Placed, { id: "late" }, { ttl: 1 });
@@ -155,24 +155,24 @@ test("G10: a relay notes failures, retries, buries what is refused or too late, 
     return "rejected";
   };
   const outbox = { optimistic: false, retry: { firstDelay: 10 } };
-  const relay = await house.bus(["relay"], { transport, outbox });
+  const relay = await harness.bus(["relay"], { transport, outbox });
   await relay.run({ parts: ["relay"] });
-  await until(async () => (await house.count("outbox")) === 0);
+  await until(async () => (await harness.count("outbox")) === 0);
   expect(transport.published.map(({ key }) => key ?? "").toSorted()).toEqual(["fine", "once"]);
-  expect(await house.count("dead_letter", "reason in ('rejected', 'expired')")).toBe(2);
-  expect(house.troubles()).toEqual([]);
+  expect(await harness.count("dead_letter", "reason in ('rejected', 'expired')")).toBe(2);
+  expect(harness.troubles()).toEqual([]);
 });
 
 test("G10: an operator sends a letter from the place it held, frees a key, and restores what is gone", async () => {
-  const house = await rolesHarness();
-  const owner = await house.bus(["owner"]);
+  const harness = await rolesHarness();
+  const owner = await harness.bus(["owner"]);
   await owner.migrate();
-  const writer = await house.bus(["writer"]);
+  const writer = await harness.bus(["writer"]);
   await writer.transaction(async (tx) => {
     for (const id of ["a", "b", "c"]) await tx.publish(Placed, { id }, { id });
   });
-  await house.pool.query("update sagabox.outbox set due_at = 'infinity'");
-  await house.pool.query(
+  await harness.pool.query("update sagabox.outbox set due_at = 'infinity'");
+  await harness.pool.query(
     `insert into sagabox.dead_letter
        (origin, message_id, kind, type, schema_version, topic, key, correlation_id, traceparent, source, priority,
         max_attempts, headers, data, written_at, reason, attempts, error_type, error_message, held_lane, held_seq)
@@ -180,46 +180,46 @@ test("G10: an operator sends a letter from the place it held, frees a key, and r
             max_attempts, headers, data, written_at, 'buried', 0, 'Error', 'buried', lane, seq
        from sagabox.message order by id`,
   );
-  const operator = await house.bus(["operator"]);
+  const operator = await harness.bus(["operator"]);
   const byMessage = new Map(
     (await operator.deadLetters.list()).map((letter) => [letter.messageId, letter.id]),
   );
   const [a, b, c] = ["a", "b", "c"].map((id) => byMessage.get(id) ?? "");
-  const people = await house.as("operator");
+  const people = await harness.as("operator");
   const { rows: early } = await people.query("select sagabox.dead_letter_rearm($1) as done", [a]);
   expect(early).toEqual([{ done: false }]); // an open letter is not touched
   await operator.deadLetters.replay(a ?? "", { reason: "x" });
   await operator.deadLetters.discard(b ?? "", { reason: "x" });
-  await house.pool.query(
+  await harness.pool.query(
     "delete from sagabox.message where id = 'c'; delete from sagabox.outbox where message_id = 'c'",
   );
   await operator.deadLetters.replay(c ?? "", { reason: "x" });
-  const { rows } = await house.pool.query(
+  const { rows } = await harness.pool.query(
     "select message_id, due_at < 'infinity' as due from sagabox.outbox order by message_id",
   );
   expect(rows).toEqual([
     { message_id: "a", due: true },
     { message_id: "c", due: true },
   ]);
-  expect(await house.count("message", "id = 'c' and data like '%CANARY%'")).toBe(1);
+  expect(await harness.count("message", "id = 'c' and data like '%CANARY%'")).toBe(1);
 });
 
 test("G10: requests are asked and answered between consumers", async () => {
-  const house = await rolesHarness();
-  await openService(house);
-  const asking = await house.bus(["consumer"], { service: "web" });
+  const harness = await rolesHarness();
+  await openService(harness);
+  const asking = await harness.bus(["consumer"], { service: "web" });
   await asking.run({ parts: ["consumers"] });
   expect(await asking.request(Price, { id: "1" }, { timeout: "20s" })).toEqual({ cents: 100 });
-  expect(house.troubles()).toEqual([]);
+  expect(harness.troubles()).toEqual([]);
 });
 
-test("G10: whoever lacks a right is told in one line which role has it", async () => {
-  const house = await rolesHarness();
+test("G10: an error about a missing right names in one line the role that has it", async () => {
+  const harness = await rolesHarness();
   const start = async (
     roles: Parameters<RolesHarness["bus"]>[0],
     parts: ("relay" | "consumers" | "sagas" | "upkeep")[],
   ) => {
-    const bus = await house.bus(roles);
+    const bus = await harness.bus(roles);
     return bus.run({ parts }).then(
       () => "ran",
       ({ code, message: text }: { code: string; message: string }) => `${code}: ${text}`,
@@ -234,13 +234,13 @@ test("G10: whoever lacks a right is told in one line which role has it", async (
   );
   expect(await start(["worker"], ["upkeep"])).toMatch(/^STORAGE_PERMISSION_DENIED: .*does not own.*"upkeep"/);
   expect(await start([], ["relay"])).toMatch(/^STORAGE_PERMISSION_DENIED: .*sagabox roles sql/);
-  const eager = createBus({ service: "shop", database: await house.login("writer"), log: false });
+  const eager = createBus({ service: "shop", database: await harness.login("writer"), log: false });
   onTestFinished(async () => void (await eager.stop()));
   await expect(eager.transaction((tx) => tx.publish(Placed, { id: "1" }))).rejects.toMatchObject({
     code: "STORAGE_PERMISSION_DENIED",
     message: expect.stringMatching(/needs the writer role.*outbox\.optimistic to false/),
   });
-  const viewer = await house.bus(["viewer"]);
+  const viewer = await harness.bus(["viewer"]);
   await expect(viewer.deadLetters.list()).rejects.toMatchObject({
     code: "STORAGE_PERMISSION_DENIED",
     message: expect.stringContaining("the operator role"),

@@ -11,7 +11,7 @@ test.each([
   ["a message that is no text", () => Object.assign(new Error("x"), { message: { code: 1 } })],
   ["something that cannot be made a text", () => Object.create(null) as unknown],
   ["two million characters", () => new Error("x".repeat(2_000_000))],
-])("F4: whatever a step throws, its saga ends: %s", async (_, thrown) => {
+])("F4: for every thrown value the saga ends: %s", async (_, thrown) => {
   const { bus, ends } = await sagaFixture();
   const order = begin()
     .run(
@@ -28,7 +28,7 @@ test.each([
   await ends(sagaId, "compensated");
 });
 
-test("F6: whatever a choice throws, its saga ends", async () => {
+test("F6: for every value that a choice throws, its saga ends", async () => {
   const { bus, ends, lines } = await sagaFixture();
   const order = begin()
     .run("note", () => 1)

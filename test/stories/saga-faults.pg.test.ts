@@ -6,7 +6,7 @@ import { until } from "../support/relays.ts";
 
 const begin = () => saga("order", { version: 1, input: Order, key: (i) => i.orderId });
 
-test("F1: a participant that answers too late has its effect undone, and its late reply hurts nobody", async () => {
+test("F1: a participant that answers too late has its effect undone, and its late reply changes nothing", async () => {
   const { bus, ends, lines } = await sagaFixture();
   const did: string[] = [];
   let answer: () => void = () => undefined;
@@ -31,7 +31,7 @@ test("F1: a participant that answers too late has its effect undone, and its lat
   expect(did).toEqual(["charged", "refunded"]);
 });
 
-test("F4, E6: an undo that always fails parks the saga with one open incident; other sagas go on", async () => {
+test("F4, E6: an undo that always fails parks the saga with one open incident; other sagas continue", async () => {
   const { bus, ends, pool } = await sagaFixture();
   let broken = true;
   const order = begin()
@@ -97,7 +97,7 @@ test("S-10: of a hundred starts with one key, one starts and all get its id", as
   expect((await pool.query("select 1 from sagabox.saga_instance")).rows).toHaveLength(1);
 });
 
-test("S-11, S-12: an event before its saga waits for it; one after its end is told to be ignored", async () => {
+test("S-11, S-12: an event before its saga waits for it; one after its end is reported as ignored", async () => {
   const { bus, ends, lines, pool } = await sagaFixture();
   const order = begin().waitFor("paid", Paid, { timeout: "1m" });
   bus.register(order);
@@ -133,7 +133,7 @@ test("S-01, I-14: fifty events at the same time are fifty versions, without a ga
   await ends(sagaId, "compensated");
 });
 
-test("F2: a worker that dies with a step in hand leaves it to another one, with the same key", async () => {
+test("F2: a step in flight at a worker's death is repeated by another one, with the same key", async () => {
   const { bus, another, ends } = await sagaFixture({ shutdownTimeout: 500 });
   const keys: string[] = [];
   const order = begin()
@@ -156,7 +156,7 @@ test("F2: a worker that dies with a step in hand leaves it to another one, with 
   expect(keys).toEqual([`${sagaId}:charge`, `${sagaId}:charge`]);
 });
 
-test("S-15: a result or an event that is too large is refused with its reason, and the saga goes on", async () => {
+test("S-15: a result or an event that is too large is refused with its reason, and the saga continues", async () => {
   const { bus, ends, lines } = await sagaFixture({ sagas: { pollInterval: 50, maxStateBytes: 2_000 } });
   const undone: string[] = [];
   const order = begin()
@@ -175,7 +175,7 @@ test("S-15: a result or an event that is too large is refused with its reason, a
   ]);
 });
 
-test("F10: a saga that is parked is told as an error, with its step and what went wrong; one registered late is refused", async () => {
+test("F10: a parked saga is logged as an error, with its step and cause; one registered late is refused", async () => {
   const observer = new RecordingObserver();
   const { bus, ends } = await sagaFixture({ observers: [observer] });
   const order = begin()

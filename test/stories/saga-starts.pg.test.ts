@@ -25,7 +25,7 @@ test("a start that was rolled back to a savepoint has not happened: none of its 
   expect(charged).toEqual(["kept"]);
 });
 
-test("what was cancelled before anybody began it is not begun", async () => {
+test("a saga cancelled before its first step is not begun", async () => {
   const { bus, start, at } = await sagaHarness();
   const called: string[] = [];
   const order = saga("order", sagaOptions)
@@ -36,11 +36,11 @@ test("what was cancelled before anybody began it is not begun", async () => {
   await bus.sagas.cancel(sagaId, { actor: "ann", reason: "ticket 7" });
   await bus.run();
   await at(sagaId, "compensated");
-  expect(called).toEqual(["undo, unknown"]); // somebody may have begun it and died
+  expect(called).toEqual(["undo, unknown"]); // a worker may have begun it and died
 });
 
 test.each(["read committed", "repeatable read", "serializable"] as const)(
-  "an event that came while a transaction of %s was open is heard by the saga that it starts",
+  "an event that came while a transaction of %s was open reaches the saga that it starts",
   async (isolation) => {
     const { bus, at, pool } = await sagaHarness();
     const order = saga("order", sagaOptions).waitFor("approval", Approved, { timeout: "1h" });

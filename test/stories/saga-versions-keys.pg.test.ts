@@ -48,7 +48,7 @@ test("F8, S-11: an event that comes first is kept for the instance of each versi
   expect(await status(c?.sagaId ?? "")).toBe("running");
 });
 
-test("F1: of two steps that wait for one event, each goes on only with the one that has its own key", async () => {
+test("F1: of two steps that wait for one event, each continues only with the one that has its own key", async () => {
   const { bus, ends, lines, status } = await sagaFixture();
   const order = begin(1)
     .waitFor("left", Moved, { by: (d) => d.from, timeout: "1m" })

@@ -36,7 +36,7 @@ async function waitForOrder(url: string, orderId: string, as = "completed"): Pro
 }
 
 const empty = {
-  place: () => Promise.reject(new Error("Nobody may order here.")),
+  place: () => Promise.reject(new Error("Ordering is not allowed here.")),
   find: () => Promise.resolve(undefined),
 };
 
@@ -49,7 +49,7 @@ async function emptyShop(): Promise<string> {
 
 const tea = { sku: "tea", quantity: 2, customerId: "you" };
 
-test("an order placed over HTTP is billed once and shipped once, and its history tells so", async () => {
+test("an order placed over HTTP is billed once and shipped once, and its history shows it", async () => {
   const { url } = await setup();
   const response = await post(url, JSON.stringify(tea));
   expect(response.status).toBe(202);
@@ -85,7 +85,7 @@ test("sending everything again bills and ships nothing twice", async () => {
   expect(await waitForOrder(url, orderId)).toMatchObject({ billed: 1, shipped: 1 });
 });
 
-test("an order whose card is declined is released, and nobody is billed", async () => {
+test("an order whose card is declined is released, and no customer is billed", async () => {
   const { url } = await setup();
   const response = await post(url, JSON.stringify({ ...tea, customerId: "declined-bob" }));
   expect(response.status).toBe(202);
@@ -157,7 +157,7 @@ test("what does not exist is 404, what is not offered is 405 and says what is", 
   expect(await status("/orders/none", "HEAD")).toEqual([404, null]);
 });
 
-test("a port in use is told with the variable that changes it", async () => {
+test("a port in use is reported with the variable that changes it", async () => {
   const url = await emptyShop();
   await expect(serveShop(empty, Number(new URL(url).port))).rejects.toThrow(/in use.*PORT/);
 });

@@ -46,7 +46,7 @@ export function requestSuite(transports: () => readonly [Transport, Transport]):
 
 const Sent = event("story.stranger.sent", { schema: z.object({ n: z.number(), filler: z.string() }) });
 
-/** A message of somebody else that is so large that no copy of it, with our headers, can be put at the broker. */
+/** A foreign message so large that the broker takes no copy of it with our headers. */
 export function unretryableSuite(
   broker: () => {
     readonly transport: Transport;
@@ -54,7 +54,7 @@ export function unretryableSuite(
     readonly putLarge: (bodyOf: (filler: string) => Buffer) => Promise<void>;
   },
 ): void {
-  test("a message of which no copy can be made is a dead letter when it fails, and holds up nobody", async () => {
+  test("a message of which no copy can be made is a dead letter when it fails, and blocks no other message", async () => {
     const { transport, putLarge } = broker();
     const { pool } = await temporaryDatabase({ max: 30 });
     const bus = createBus({ service: "shop", database: pool, transport, log: false });

@@ -108,7 +108,7 @@ const sagaTexts = ["state", "note", "cause", "metadata", "old_state", "new_state
 const VERSIONS = 10;
 
 /**
- * What any key that still exists can open, whatever key a sealed value names and wherever a copy of it lies: by the id of
+ * What any key that still exists can open, for every key that an encrypted value names and every copy of it: by the id of
  * the key it names, each as `table: field` or `folder: field`.
  */
 export async function openable(
@@ -276,7 +276,7 @@ export function canarySuite(place: () => CanaryFixture): void {
       const plain = newCanaries();
       const open = `open-${plain.email}`.replace("canary-mail-", ""); // not personal
       const secrets = Object.values(plain);
-      const house = await openHarness(database, transport);
+      const harness = await openHarness(database, transport);
       const createData = (who: string, n: number) => ({
         who,
         n,
@@ -285,7 +285,7 @@ export function canarySuite(place: () => CanaryFixture): void {
         bank: { iban: plain.iban },
         guests: [{ name: plain.guest, seat: n }],
       });
-      const { bus } = house;
+      const { bus } = harness;
       for (let n = 0; n < EACH; n++) {
         for (const who of ["ada", "bob"])
           await bus.transaction((tx) => tx.publish(Booked, createData(who, n)));
@@ -297,17 +297,17 @@ export function canarySuite(place: () => CanaryFixture): void {
         for (const who of ["ada", "bob"]) await bus.start(tx, checking, { who, email: plain.email });
       });
       await bus.request(Check, { who: "ada", email: plain.email }, { timeout: "30s" });
-      await house.settled({ steady: 2 * EACH + 1, letters: 2 * EACH + 1 });
+      await harness.settled({ steady: 2 * EACH + 1, letters: 2 * EACH + 1 });
 
-      const lists = await house.seen("steady");
+      const lists = await harness.seen("steady");
       const digest = createHash("sha256").update(plain.email).digest("hex");
       expect(lists.filter(({ who }) => who === "bob").map(({ n }) => n)).toEqual(count(EACH));
       expect(lists.filter(({ who }) => who === "ada").map(({ n }) => n)).toEqual(count(EACH + 1));
       expect(new Set(lists.map(({ email }) => email))).toEqual(new Set([digest]));
 
       const tables = await wholeDatabase(database);
-      const told = `${house.lines.join("")}\n${bus.metrics()}`;
-      const spans = tracesText(house.traces.spans());
+      const told = `${harness.lines.join("")}\n${bus.metrics()}`;
+      const spans = tracesText(harness.traces.spans());
       const letters = JSON.stringify(
         await Promise.all(
           (await bus.deadLetters.list({ limit: 100 })).map((one) => bus.deadLetters.show(one.id)),
@@ -320,12 +320,12 @@ export function canarySuite(place: () => CanaryFixture): void {
       expect(letters).toContain("[personal]");
       const files = await databaseFiles(database.pool, rows[0]?.lsn ?? "0/0");
       expect([...foundInFiles(files.folder, [...secrets, open], files.isOurs)]).toEqual([open]);
-      expect([...foundInFiles(house.blobs, [...secrets, open])]).toEqual([open]);
+      expect([...foundInFiles(harness.blobs, [...secrets, open])]).toEqual([open]);
       if (brokerFolder !== undefined) {
         expect([...foundInFiles(brokerFolder, [...secrets, open])]).toEqual([open]);
       }
 
-      const folders = { blobs: house.blobs, broker: brokerFolder };
+      const folders = { blobs: harness.blobs, broker: brokerFolder };
       const before = await openable(database, folders);
       const because = { reason: "the test", actor: "canary" };
       const { erasure } = await bus.privacy.erase("ada", { ...because, force: true });
@@ -335,15 +335,15 @@ export function canarySuite(place: () => CanaryFixture): void {
       expect(
         encryptedFieldPaths(brokerFolder !== undefined).filter((where) => !openedBefore.has(where)),
       ).toEqual([]);
-      house.repair();
+      harness.repair();
       const after = await openable(database, folders);
       expect(adas.flatMap((id) => [...(after.get(id) ?? ["nothing of it was found"])])).toEqual([]);
       const others = [...before.keys()].filter((id) => !adas.includes(id));
       expect(others.some((id) => after.get(id)?.has("message: email"))).toBe(true);
       for (const letter of (await bus.deadLetters.list({ limit: 100 })).toReversed())
         await bus.deadLetters.replay(letter.id);
-      await house.settled({ strict: 2 * EACH + 1, letters: 0 });
-      const again = await house.seen("strict");
+      await harness.settled({ strict: 2 * EACH + 1, letters: 0 });
+      const again = await harness.seen("strict");
       expect(again.filter(({ who }) => who === "ada").map(({ n, email, plan }) => [n, email, plan])).toEqual(
         count(EACH + 1).map((n) => [n, "erased", open]),
       );

@@ -23,12 +23,12 @@ const later = { timeout: 30_000 };
 
 /** A running service in whose database every sample of the command line finds something to look at or to act on. */
 export async function cliHarness() {
-  const house = await rolesHarness();
-  const rows = async <T>(sql: string): Promise<T[]> => (await house.pool.query(sql)).rows as T[];
+  const harness = await rolesHarness();
+  const rows = async <T>(sql: string): Promise<T[]> => (await harness.pool.query(sql)).rows as T[];
   const keys = readKeyRingFromEnvironment({ text: sampleKeyRing });
   const bus = createBus({
     service: "shop",
-    database: house.url,
+    database: harness.url,
     log: false,
     outbox: { optimistic: false },
     sagas: { pollInterval: 20 },
@@ -40,17 +40,17 @@ export async function cliHarness() {
     bus.transaction((tx) => tx.publish(Placed, { n, cause: 0 }, options));
   // These failed once and are tried again in an hour.
   const failed = [await placeOrder(1), await placeOrder(2), await placeOrder(3)];
-  await house.pool.query(
+  await harness.pool.query(
     "update sagabox.outbox set attempts = 1, due_at = now() + interval '1 hour', last_error = 'no such topic'",
   );
   await placeOrder(4, { delay: "1h" });
-  await someDeadLetters(house.pool, { type: "order.placed", topic: "events.order.placed" }, [
+  await someDeadLetters(harness.pool, { type: "order.placed", topic: "events.order.placed" }, [
     { consumer: "billing", letters: 6, error: "'order ' || n || ' has no customer'", key: "'a' || n" },
     { consumer: "billing", letters: 4, error: "'timeout after ' || n || ' ms'", key: "'b' || n" },
   ]);
 
   // This one has gone, and something waits for it.
-  await house.pool.query(`
+  await harness.pool.query(`
     with gone as (insert into sagabox.consumer_group (name) values ('old-billing') returning id),
          wanted as (insert into sagabox.subscription (topic, group_id) select 'events.order.gone', id from gone)
     insert into sagabox.queue (lane, topic, type, message_id, written_on, due_at)
@@ -79,7 +79,7 @@ export async function cliHarness() {
     await bus.transaction((tx) => tx.publish(Registered, { ...ada, customerId }));
   }
   const letters = await rows<{ id: string }>("select id::text from sagabox.dead_letter order by id");
-  const told = await cliInProcess(["dlq", "groups", "--json"], { DATABASE_URL: house.url });
+  const told = await cliInProcess(["dlq", "groups", "--json"], { DATABASE_URL: harness.url });
   const { groups } = JSON.parse(told.stdout) as { groups: { fingerprint: string }[] };
   const fill: Fill = {
     ...sampleFiles(),
@@ -96,10 +96,10 @@ export async function cliHarness() {
     "subject-erased": "c-ada",
     subject: "c-bob",
   };
-  return { ...house, fill };
+  return { ...harness, fill };
 }
 
-/** How one way to call a command is tried. `<letter>` and the like are filled in by whoever tries it. */
+/** How one way to call a command is tried. The test fills in `<letter>` and the like. */
 export interface CliSample {
   readonly argv: readonly string[];
   /** It never asks the database. */
@@ -114,7 +114,7 @@ export interface CliSample {
   readonly slow?: true;
   /** Who may only look may do it. */
   readonly viewer?: true;
-  /** Nothing in the house is as it wants it: it says so, and fails. */
+  /** Nothing in the harness is as it wants it: it says so, and fails. */
   readonly inVain?: true;
 }
 
@@ -237,7 +237,7 @@ export function sampleFiles(): Fill {
   };
 }
 
-/** Ids that nobody has. */
+/** Ids that do not exist. */
 function keepPlaceholder(name: string): string {
   if (name.startsWith("letter")) return "1";
   return name === "group" ? "3f9a0c21b7de" : "0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11";
@@ -273,7 +273,7 @@ interface FieldTypes {
 /** The keys and types of JSON texts, without their values: `.messages[]` is each object of the list under `messages`. */
 export type Shape = ReadonlyMap<string, FieldTypes>;
 
-/** What stands under the keys in `anything` is the application's own, or another thing each time: nobody looks into it. */
+/** Values under the keys in `anything` belong to the application or change each time, so they are not compared. */
 export function buildShape(values: readonly unknown[], anything: readonly string[] = []): Shape {
   const shape = new Map<string, FieldTypes>();
   for (const value of values) note({ shape, anything }, ".", value);
@@ -385,7 +385,7 @@ function otherThan(before: Field | undefined, name: string, { types }: Field): r
 const time = /\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*/g;
 const iso = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z\b/;
 
-/** Texts anywhere in a JSON value that tell a time otherwise than ISO 8601 in UTC does, each with its place. */
+/** Finds the strings in a JSON value that hold a time in another form than ISO 8601 in UTC, each with its path. */
 export function foreignTimes(value: unknown, place = ""): readonly string[] {
   if (typeof value === "string") {
     const times = value.match(time) ?? [];

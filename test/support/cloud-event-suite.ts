@@ -10,7 +10,7 @@ import {
 import type { Transport } from "../../src/transport/index.ts";
 import { aMessage } from "./messages.ts";
 
-/** What lies at the broker: as somebody sees it who knows nothing of us. */
+/** The messages at the broker, as a client without sagabox sees them. */
 export interface RawCopy {
   readonly body: Uint8Array;
   readonly headers: Readonly<Record<string, string>>;
@@ -28,7 +28,7 @@ export interface CloudEventBroker {
 }
 
 export interface SdkReader extends Pick<CloudEventBroker, "transport"> {
-  /** What lies in the topic, as the CloudEvents SDK reads it. */
+  /** The messages in the topic, as the CloudEvents SDK reads them. */
   readonly readBySdk: () => Promise<readonly CloudEventV1<unknown>[]>;
 }
 
@@ -122,7 +122,7 @@ export function cloudEventSuite(broker: () => CloudEventBroker): void {
   });
 }
 
-/** What lies at the broker is judged by somebody else's reader, byte for byte. */
+/** The bytes at the broker are read by a foreign parser. */
 export function cloudEventSdkSuite(broker: () => SdkReader): void {
   test("C2: the CloudEvents SDK reads what lies at the broker, in both formats", async () => {
     const { transport, readBySdk } = broker();

@@ -36,7 +36,7 @@ interface ConsumerOptions {
   readonly stopDeadlineMs?: number;
 }
 
-/** A migrated database, a broker in memory, and consumers for whatever the test registers. */
+/** A migrated database, a broker in memory, and the consumers that the test registers. */
 export async function consumers(wishes: ConsumerOptions = {}) {
   const { pool, url } = await temporaryDatabase({ max: wishes.poolSize ?? 20, migrated: true });
   const database = pgDatabase(pool);
@@ -154,17 +154,17 @@ export async function participants(wishes: Parameters<typeof consumers>[0] = {})
       handleCommit: () => void replies.push(...said),
     };
   };
-  const house = await consumers({ ...wishes, openScope });
+  const harness = await consumers({ ...wishes, openScope });
   return {
-    ...house,
+    ...harness,
     replies,
     replyTo: (id: string) => replies.filter(({ requestId }) => requestId === id),
     /** Publishes to the consumer `stock`, and waits until it has settled everything. */
     settled: async (...messages: Message[]): Promise<void> => {
-      await house.publish(...messages);
-      await until(() => house.transport.backlog("stock") === 0);
+      await harness.publish(...messages);
+      await until(() => harness.transport.backlog("stock") === 0);
     },
-    skips: () => house.observer.of("consumer.skipped").map(({ id, reason }) => `${id} ${reason}`),
-    did: async () => (await house.effects()).map(({ id, note }) => `${note} ${id}`),
+    skips: () => harness.observer.of("consumer.skipped").map(({ id, reason }) => `${id} ${reason}`),
+    did: async () => (await harness.effects()).map(({ id, note }) => `${note} ${id}`),
   };
 }

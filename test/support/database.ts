@@ -14,7 +14,7 @@ export interface TemporaryDatabase {
 export interface TemporaryDatabaseOptions {
   /** How many connections the pool may hold. Default 10. */
   readonly max?: number;
-  /** A database to copy from. Nobody may be connected to it. Default: an empty one. */
+  /** A database to copy from, which must have no connections. Default: an empty one. */
   readonly template?: string;
   /** Copied from one in which sagabox's tables exist already. Default false. */
   readonly migrated?: boolean;
@@ -87,7 +87,7 @@ async function dropDatabase(name: string, pool: pg.Pool, leakGuard: boolean): Pr
   if (left.length > 0) throw new Error(`The test left connections open: ${left.join("; ")}`);
 }
 
-// A statement that was under way when the test ended gives its connection back in a moment; a leak never does.
+// A statement that was running when the test ended gives its connection back in a moment; a leak never does.
 async function countBorrowed(pool: pg.Pool): Promise<number> {
   for (let look = 1; ; look += 1) {
     const borrowed = pool.totalCount - pool.idleCount;
@@ -125,7 +125,7 @@ export const BLOCKED_BY_FOREIGN = new RegExp(
   `^pid \\d+ \\(${FOREIGN_SESSION}\\), transaction open for \\d+\\.\\d s$`,
 );
 
-/** A session of somebody else runs this in a transaction that stays open until it is released. */
+/** Runs the statement in a foreign session, in a transaction that stays open until it is released. */
 export async function lockRows(pool: pg.Pool, sql: string, params: unknown[] = []) {
   const client = await pool.connect();
   await client.query(`set application_name = '${FOREIGN_SESSION}'`);
@@ -142,7 +142,7 @@ export async function lockRows(pool: pg.Pool, sql: string, params: unknown[] = [
   return { rowCount, release };
 }
 
-/** The server goes on with what its client has given up; whoever is still there at the end counts as a leak. */
+/** Ends statements that the server still runs after the client gave up; a session that remains counts as a leak. */
 export async function endSleepers(admin: pg.Pool): Promise<void> {
   const sleepers = `select pg_terminate_backend(pid) from pg_stat_activity
                      where datname = current_database() and pid <> pg_backend_pid() and query like 'select pg_sleep%'`;

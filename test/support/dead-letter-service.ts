@@ -8,7 +8,7 @@ const Placed = event("order.placed", {
 
 /** An application as the command line loads it to learn its contracts; it is never run, so it needs no database. */
 export default function application(): Bus {
-  const bus = createBus({ service: "shop", database: "postgres://nobody@127.0.0.1:1/none", log: false });
+  const bus = createBus({ service: "shop", database: "postgres://user@127.0.0.1:1/none", log: false });
   bus.on(Placed, { consumer: "billing" }, () => undefined);
   return bus;
 }

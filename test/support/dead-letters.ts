@@ -41,7 +41,7 @@ export async function someDeadLetters(
   }
 }
 
-/** Resolves when somebody works for each of these consumers: `bus.run()` does not wait for their first lease. */
+/** Resolves when each of these consumers has a worker: `bus.run()` does not wait for their first lease. */
 export async function consumersAtWork(pool: pg.Pool, ...consumers: readonly string[]): Promise<void> {
   const listConsumers = async (): Promise<string[]> => {
     const { rows } = await pool.query<{ name: string }>(

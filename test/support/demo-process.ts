@@ -43,7 +43,7 @@ export class Demo {
   }
 
   /** Everything it has printed. */
-  get told(): string {
+  get output(): string {
     return this.#output;
   }
 

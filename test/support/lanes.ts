@@ -7,7 +7,7 @@ import { LaneReader } from "../../src/lanes/reader.ts";
 import { systemClock, type Clock } from "../../src/runtime/index.ts";
 import { relays, until } from "./relays.ts";
 
-/** The clock of the machine, until it is set ahead: nobody waits for what is only a matter of time. */
+/** The clock of the machine, until it is set ahead, so that tests need not wait for time to pass. */
 export class ClockAhead implements Clock {
   #aheadMs = 0;
 
@@ -24,10 +24,10 @@ export class ClockAhead implements Clock {
   }
 }
 
-/** A reader that owns all lanes and moves only when it is told to. */
+/** A reader that owns all lanes and reads only when the test asks. */
 export async function laneReader(clock: Clock = systemClock) {
-  const house = await relays();
-  const { database, observer } = house;
+  const harness = await relays();
+  const { database, observer } = harness;
   const ownership = new LaneOwnership({
     database,
     schema: "sagabox",
@@ -57,16 +57,16 @@ export async function laneReader(clock: Clock = systemClock) {
     return reader.fetch(session, limit, readers);
   };
   const ids = async (limit?: number): Promise<string[]> => (await fetch(limit)).map((row) => row.messageId);
-  /** Deletes the rows as a settle would, and tells the reader. */
+  /** Deletes the rows as a settle would, and informs the reader. */
   const settle = async (rows: readonly LaneRow[]): Promise<void> => {
     const reads = reader.reads();
-    const { rows: answer } = await house.pool.query<{ xid: string }>(
+    const { rows: answer } = await harness.pool.query<{ xid: string }>(
       `with gone as (delete from sagabox.outbox where seq = any($1::bigint[])) select pg_current_xact_id()::text as xid`,
       [rows.map((row) => row.seq)],
     );
     reader.settle(rows, { value: answer[0]?.xid ?? "0", reads });
   };
-  return { ...house, ownership, reader, fetch, ids, settle };
+  return { ...harness, ownership, reader, fetch, ids, settle };
 }
 
 /** A narrow row as the reader hands it out. */
@@ -94,7 +94,7 @@ export function aRow(seq: number, change: Partial<LaneRow> = {}): LaneRow {
 
 const known = new Map<string, LaneRow>();
 
-/** The very same row for the same words: one that was handed out comes back as what it was. */
+/** Returns the identical row object for the same arguments. */
 export function theRow(seq: number, change: Partial<LaneRow> = {}): LaneRow {
   const words = JSON.stringify([seq, change]);
   const row = known.get(words) ?? aRow(seq, change);

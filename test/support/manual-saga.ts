@@ -113,7 +113,7 @@ export class ManualSaga {
   }
 }
 
-/** Something that happens so many milliseconds after the start. What it needs of the state it finds there. */
+/** An input that happens this many milliseconds after the start. Its content depends on the state at that time. */
 export type Turn = readonly [atMs: number, input: SagaInput | ((state: SagaState) => SagaInput)];
 
 export const STARTED_MS = 1_767_225_600_000;

@@ -12,7 +12,7 @@ export const ofParking = {
   "retried deliveries count towards the prefetch too": "parked messages have a prefetch of their own",
 };
 
-/** Processes at one broker, each with its keyed retries parked in the same database. */
+/** Creates processes at one broker, each with its keyed retries parked in the same database. */
 export async function parkingHarness(broker: () => Promise<Transport>, leaseMs = 60_000) {
   const temporary = await createDatabase({ max: 40, migrated: true });
   const opened = new Map<Transport, { readonly broker: Transport; readonly database: ScriptedDatabase }>();
@@ -46,26 +46,26 @@ export async function parkingHarness(broker: () => Promise<Transport>, leaseMs =
   };
 }
 
-/** The same for a broker of the conformance suite, with all that can be done to it. */
+/** Creates such processes at a broker of the conformance suite, with its faults. */
 export async function withParking(broker: TransportUnderTest, leaseMs: number): Promise<TransportUnderTest> {
   let first: Transport | undefined = broker.transport;
-  const house = await parkingHarness(async () => {
+  const harness = await parkingHarness(async () => {
     const next = first ?? (await broker.another());
     first = undefined;
     return next;
   }, leaseMs);
   return {
     ...broker,
-    ...house,
+    ...harness,
     abandon: (transport) => {
-      const alone = house.silence(transport);
+      const alone = harness.silence(transport);
       if (alone !== undefined) broker.abandon?.(alone);
     },
     cutConnections: async () => {
-      await Promise.all([broker.cutConnections?.(), house.cutDatabase()]);
+      await Promise.all([broker.cutConnections?.(), harness.cutDatabase()]);
     },
     close: async () => {
-      await house.close();
+      await harness.close();
       await broker.close();
     },
   };

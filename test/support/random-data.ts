@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { onTestFinished } from "vitest";
 import type { Message } from "../../src/message/index.ts";
 
-/** Chance that repeats itself: the same seed gives the same numbers between 0 and 1. */
+/** Returns a pseudo-random generator: the same seed gives the same numbers between 0 and 1. */
 export function seededRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
@@ -96,7 +96,7 @@ export const anyMessage: fc.Arbitrary<Message> = fc.record({
   expiresAt: fc.option(time),
 });
 
-/** Most of the time of a hundred thousand refusals goes into where each was thrown, which nobody reads. */
+/** Leaves out stack traces, which take most of the time when a hundred thousand errors are thrown. */
 export function withoutStacks(): void {
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 0;

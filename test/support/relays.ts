@@ -49,7 +49,7 @@ export function outgoing(wish: OutgoingChanges = {}): Outgoing {
   };
 }
 
-/** A migrated database, a broker that does as it is told, and relays between them. */
+/** A migrated database, a scripted broker, and relays between them. */
 export async function relays(options: { readonly poolSize?: number } = {}) {
   const { pool, url } = await temporaryDatabase({ max: options.poolSize ?? 30, migrated: true });
   const database = new ScriptedDatabase(pgDatabase(pool));
@@ -65,7 +65,7 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
     pool,
     url,
     database,
-    /** The same database seen by another process. */
+    /** A connection to this database as another process would have it. */
     fresh: () => new ScriptedDatabase(pgDatabase(pool)),
     observer,
     transport,
@@ -85,14 +85,14 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
       await tx.commit();
     },
     relay: (wishes: RelayOptions = {}): PollingRelay => {
-      const { worker = "w", hop, leaseMs = 5_000, database: own, transport: carrier, ...rest } = wishes;
+      const { worker = "w", hop, leaseMs = 5_000, database: own, transport: chosen, ...rest } = wishes;
       const { destinations, ...outbox } = rest;
       const settings = outboxSettings({ pollInterval: 50, ...outbox });
       const relay = new PollingRelay({
         database: own ?? database,
         schema: "sagabox",
         worker,
-        transport: carrier ?? transport,
+        transport: chosen ?? transport,
         hop,
         settings,
         destinations: destinations ?? new Destinations({ breaker: settings.breaker, observer }),
@@ -109,7 +109,7 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
     optimistic: (
       wishes: RelayOptions & { readonly onReleased?: (lanes: readonly number[]) => void } = {},
     ) => {
-      const { worker = "sender", hop, transport: carrier, onReleased } = wishes;
+      const { worker = "sender", hop, transport: chosen, onReleased } = wishes;
       const { optimistic, optimisticTimeout, destinations } = wishes;
       const settings = outboxSettings({
         ...(optimistic === undefined ? {} : { optimistic }),
@@ -119,7 +119,7 @@ export async function relays(options: { readonly poolSize?: number } = {}) {
         database: wishes.database ?? database,
         schema: "sagabox",
         worker,
-        transport: carrier ?? transport,
+        transport: chosen ?? transport,
         hop,
         settings,
         destinations: destinations ?? new Destinations({ breaker: settings.breaker, observer }),
@@ -162,7 +162,7 @@ export function claimOn(ownership: LaneOwnership, lane: number): Claim {
 
 export type Relays = Awaited<ReturnType<typeof relays>>;
 
-/** For what only the database can tell. */
+/** For facts that only the database has. */
 export async function until(holds: () => Promise<boolean> | boolean, withinMs = 15_000): Promise<void> {
   const giveUpAt = performance.now() + withinMs;
   while (!(await holds())) {

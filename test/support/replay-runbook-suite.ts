@@ -67,8 +67,8 @@ interface Groups {
 
 /** Follows the runbook with letters of three causes, of which two are repaired, by the command line alone. */
 export async function followReplayRunbook(size: RunbookSize) {
-  const house = await setup(size);
-  const { book, broken, rows, handled } = house;
+  const harness = await setup(size);
+  const { book, broken, rows, handled } = harness;
   const { letters, rate } = size;
   const repaired = letters * 0.75;
 
@@ -127,7 +127,7 @@ export async function followReplayRunbook(size: RunbookSize) {
   const group = third?.fingerprint ?? "";
   expect(await book.step(stopped, 2, { group, rate: "4000", reason })).toMatchObject({ code: 0 });
   expect(handled()).toBe(letters);
-  await discardHopeless(house);
+  await discardHopeless(harness);
   expect(await book.done("6. See that it worked")).toMatch(
     /^No open dead letters\.\n[^]*\bdead_letter\.replay [^]*\bdead_letter\.discard /,
   );

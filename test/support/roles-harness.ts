@@ -76,7 +76,7 @@ export async function rolesHarness(extras: readonly Extra[] = []): Promise<Roles
   };
 }
 
-/** Roles belong to the whole server, so whoever makes them takes them away, once their database is gone. */
+/** Roles belong to the whole server, so the harness drops them after their database. */
 export async function dropRoles(names: readonly string[]): Promise<void> {
   await asAdmin(names.map((role) => `drop role if exists "${role}"`).join(";"));
 }

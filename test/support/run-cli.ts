@@ -54,7 +54,7 @@ export function startCli(args: readonly string[], options: CliOptions = {}): Cli
   return start(["--import", loader, "--conditions=sagabox:source", fileURLToPath(main), ...args], options);
 }
 
-/** The same compiled, which is sooner there: for commands that load nothing of a user's, in tests with PostgreSQL. */
+/** Starts the compiled command line, which starts faster: for commands that load no user code, in tests with PostgreSQL. */
 export function runBuiltCli(args: readonly string[], options: CliOptions = {}): CliProcess["ended"] {
   return start([program(main), ...args], options).ended;
 }

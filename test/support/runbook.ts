@@ -54,7 +54,7 @@ export class Runbook {
     });
   }
 
-  /** Commands and statements that nobody has run: steps that were never rehearsed. */
+  /** Commands and statements that were not run: steps that no test covers. */
   get forgotten(): readonly string[] {
     return [...this.#sections.keys()]
       .flatMap((heading) =>
@@ -130,7 +130,7 @@ function commandLines(text: string): readonly string[] {
 function fillPlaceholders(text: string, fill: Fill): string {
   return text.replace(/<([a-z-]+)>/g, (placeholder, name: string) => {
     const value = fill[name];
-    if (value === undefined) throw new Error(`Nobody said what ${placeholder} is in: ${text}`);
+    if (value === undefined) throw new Error(`No value is given for ${placeholder} in: ${text}`);
     return value;
   });
 }

@@ -114,7 +114,7 @@ export async function sagaHarness() {
   };
   return {
     bus,
-    /** The same service in another process. */
+    /** A second process of this service. */
     another,
     pool,
     url,
@@ -143,12 +143,12 @@ export const sagaOptions = {
 };
 
 /** Undone by a function that fails until it is repaired. */
-export function approvedOrder(world: { broken: boolean }) {
+export function approvedOrder(faults: { broken: boolean }) {
   return saga("order", sagaOptions)
     .run("reserve", () => "r1")
     .undo(
       () => {
-        if (world.broken) throw permanent("stock is down");
+        if (faults.broken) throw permanent("stock is down");
       },
       { retry: { maxAttempts: 1 } },
     )

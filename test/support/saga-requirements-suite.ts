@@ -19,7 +19,7 @@ import * as flow from "./flows.ts";
 import { startBrokerService, type BrokerService } from "./saga-suite.ts";
 
 /**
- * A transport that says every reply twice, under two ids so that no inbox can tell, and one more that answers nothing;
+ * A transport that sends every reply twice, under two ids so that no inbox can detect it, and one stray reply;
  * what was said last comes first.
  */
 export function chatty(transport: Transport): Transport {
@@ -44,7 +44,7 @@ function again(reply: Message): Message {
 
 function stray(reply: Message): Message {
   const body = JSON.parse(reply.data) as object;
-  return { ...reply, id: `${reply.id}-stray`, data: JSON.stringify({ ...body, requestId: "nobody" }) };
+  return { ...reply, id: `${reply.id}-stray`, data: JSON.stringify({ ...body, requestId: "unknown" }) };
 }
 
 const Order = z.object({ orderId: z.string() });
@@ -118,15 +118,15 @@ export interface SagaRequirementsHarness {
   readonly moves: (sagaId: string) => Promise<string[]>;
 }
 
-/** A shop and those who work for it. Replies come doubled, beside some that nobody asked for. */
+/** A shop and its participants. Replies arrive twice, together with stray ones. */
 export async function sagaRequirementsHarness(
   newTransport: () => Transport,
-  world: Faults = { thankful: true, gate: Promise.resolve() },
+  faults: Faults = { thankful: true, gate: Promise.resolve() },
 ): Promise<SagaRequirementsHarness> {
   const shop = await startBrokerService("rows-shop", newTransport());
   const others = await startBrokerService("rows-others", chatty(newTransport()));
   const book: Book = [];
-  addParticipants(others.bus, book, world);
+  addParticipants(others.bus, book, faults);
   await others.bus.run();
   return {
     shop,
@@ -143,7 +143,7 @@ export async function sagaRequirementsHarness(
   };
 }
 
-function addParticipants(bus: Bus, book: Book, world: Faults): void {
+function addParticipants(bus: Bus, book: Book, faults: Faults): void {
   const on = { consumer: "rows-others" };
   const did = (what: string, { orderId }: Order): { by: string } => {
     book.push(`${what} ${orderId}`);
@@ -153,13 +153,13 @@ function addParticipants(bus: Bus, book: Book, world: Faults): void {
   bus.on(Release, on, ({ data }) => void did("release", data));
   bus.on(Charge, on, async ({ data }) => {
     if (data.orderId.startsWith("declined")) throw refuse("card declined");
-    if (data.orderId.startsWith("late")) await world.gate;
+    if (data.orderId.startsWith("late")) await faults.gate;
     return did("charge", data);
   });
   bus.on(Refund, on, ({ data }) => void did("refund", data));
   bus.on(Ship, on, ({ data }) => did("ship", data));
   bus.on(Thank, on, ({ data }) => {
-    if (!world.thankful) throw refuse("no cards left");
+    if (!faults.thankful) throw refuse("no cards left");
     return did("thank", data);
   });
 }
@@ -182,7 +182,7 @@ export function sagaRequirementsSuite(broker: () => () => Transport): void {
     expect(acts("declined")).toEqual(["note", "reserve", "release", "unnote"]);
   });
 
-  test("F3: two processes hear the replies to one saga at once, and each version of it is written once", async () => {
+  test("F3: two processes receive the replies to one saga at once, and each version of it is written once", async () => {
     const newTransport = broker();
     const { shop, acts, start } = await sagaRequirementsHarness(newTransport);
     const twin = shop.another(newTransport());
@@ -205,7 +205,7 @@ export function sagaRequirementsSuite(broker: () => () => Transport): void {
     ]);
   });
 
-  test("F5: the statuses an instance goes through are told with what caused them", async () => {
+  test("F5: the statuses an instance goes through are reported with their causes", async () => {
     const { shop, book, start, moves } = await sagaRequirementsHarness(broker());
     const buying = buyingSaga(book);
     shop.bus.register(buying);
@@ -224,7 +224,7 @@ export function sagaRequirementsSuite(broker: () => () => Transport): void {
     expect(new Set(causes)).toEqual(new Set(["start", "worker", "message"]));
   });
 
-  test("F7: late, doubled and shuffled replies, and such as nobody asked for, do no harm", async () => {
+  test("F7: late, doubled, shuffled and stray replies do no harm", async () => {
     let open = (): void => undefined;
     const gate = new Promise<void>((resolve) => (open = resolve));
     const { shop, book, acts, start } = await sagaRequirementsHarness(broker(), { thankful: true, gate });
@@ -239,7 +239,7 @@ export function sagaRequirementsSuite(broker: () => () => Transport): void {
     await ends(shop.bus, late, "compensated");
     expect(acts("good")).toEqual(["note", "reserve", "charge", "ship", "thank"]);
     expect(acts("late")).toEqual(["note", "reserve", "charge", "refund", "release", "unnote"]);
-    // What comes after the end is written down as well, so it may still be on its way.
+    // Replies after the end are recorded as well, so one may still be in flight.
     const findUnused = async (id: string): Promise<Set<string | null>> => {
       const lines = await shop.bus.sagas.history(id);
       return new Set(lines.filter(({ event }) => event === "ignored").map(({ note }) => note));
@@ -308,9 +308,9 @@ export function sagaRequirementsSuite(broker: () => () => Transport): void {
     expect(flowPathDiagram(path)).toContain("payment.failed");
   });
 
-  test("F10, F11: what failed for good is found, drawn, and goes on when a person has it tried again", async () => {
-    const world = { thankful: false, gate: Promise.resolve() };
-    const { shop, book, acts, start, moves } = await sagaRequirementsHarness(broker(), world);
+  test("F10, F11: what failed for good is found, drawn, and continues when an operator retries it", async () => {
+    const faults = { thankful: false, gate: Promise.resolve() };
+    const { shop, book, acts, start, moves } = await sagaRequirementsHarness(broker(), faults);
     const buying = buyingSaga(book);
     shop.bus.register(buying);
     await shop.bus.run();
@@ -319,7 +319,7 @@ export function sagaRequirementsSuite(broker: () => () => Transport): void {
     expect(await shop.bus.sagas.stuck()).toMatchObject([{ id: sagaId, reason: "incident" }]);
     expect(await shop.bus.sagas.diagram(sagaId)).toMatch(/"thank<br\/>.*failed \+.*no cards left"/);
     expect(sagaDiagram(buying.definition)).toMatch(/"thank<br\/>/);
-    world.thankful = true;
+    faults.thankful = true;
     await shop.bus.sagas.retry(sagaId, { ...by, step: "thank" });
     await ends(shop.bus, sagaId, "completed");
     expect(await shop.bus.sagas.stuck()).toEqual([]);

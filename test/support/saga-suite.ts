@@ -32,20 +32,20 @@ export async function startBrokerService(service: string, transport: Transport):
 }
 
 const Order = z.object({ orderId: z.string() });
-const Reserve = command("tale.reserve", { schema: Order, reply: z.object({ shelf: z.string() }) });
-const Release = command("tale.release", { schema: Order });
-const Charge = command("tale.charge", { schema: Order, reply: z.object({ paymentId: z.string() }) });
-const Refund = command("tale.refund", { schema: Order });
-const Wrap = command("tale.wrap", { schema: Order, reply: z.object({ paper: z.string() }) });
-const Unwrap = command("tale.unwrap", { schema: Order });
-const Ship = command("tale.ship", { schema: Order, reply: z.object({ parcel: z.string() }) });
-const Delivered = event("tale.delivered", { schema: Order, key: (order) => order.orderId });
+const Reserve = command("suite.reserve", { schema: Order, reply: z.object({ shelf: z.string() }) });
+const Release = command("suite.release", { schema: Order });
+const Charge = command("suite.charge", { schema: Order, reply: z.object({ paymentId: z.string() }) });
+const Refund = command("suite.refund", { schema: Order });
+const Wrap = command("suite.wrap", { schema: Order, reply: z.object({ paper: z.string() }) });
+const Unwrap = command("suite.unwrap", { schema: Order });
+const Ship = command("suite.ship", { schema: Order, reply: z.object({ parcel: z.string() }) });
+const Delivered = event("suite.delivered", { schema: Order, key: (order) => order.orderId });
 
-const packing = saga("tale-packing", { version: 1, input: Order, key: (order) => order.orderId })
+const packing = saga("suite-packing", { version: 1, input: Order, key: (order) => order.orderId })
   .send("wrap", Wrap, (c) => c.input)
   .undo(Unwrap, (c) => c.input);
 
-const placeOrder = saga("tale-order", { version: 1, input: Order, key: (order) => order.orderId })
+const placeOrder = saga("suite-order", { version: 1, input: Order, key: (order) => order.orderId })
   .all("prepare", (g) =>
     g
       .send("reserve", Reserve, (c) => c.input, { undo: [Release, (c) => c.input] })
@@ -66,15 +66,15 @@ const placeOrder = saga("tale-order", { version: 1, input: Order, key: (order) =
 export function sagaSuite(transports: () => readonly [Transport, Transport]): void {
   test("F1, F4, F6: a saga over the broker completes, is refused and undone, between databases of their own", async () => {
     const [one, two] = transports();
-    const shop = await startBrokerService("tale-shop", one);
-    const others = await startBrokerService("tale-others", two);
+    const shop = await startBrokerService("suite-shop", one);
+    const others = await startBrokerService("suite-others", two);
     const did: string[] = [];
     const act =
       (what: string) =>
       async ({ data }: { data: { orderId: string } }) => {
         did.push(`${what} ${data.orderId}`);
       };
-    const on = { consumer: "tale-others" };
+    const on = { consumer: "suite-others" };
     others.bus.on(Reserve, on, async (m) => act("reserve")(m).then(() => ({ shelf: "A" })));
     others.bus.on(Release, on, act("release"));
     others.bus.on(Charge, on, async (m) => {

@@ -80,7 +80,7 @@ export class ScriptedDatabase implements Database {
     this.#silenced = undefined;
   }
 
-  /** Opens whatever a test left shut, so that what it started can end. */
+  /** Opens every gate that a test left closed, so that its work can end. */
   letGo(): void {
     this.speak();
     for (const gate of this.#gates) gate.open();
@@ -107,8 +107,8 @@ export class ScriptedDatabase implements Database {
       get broken() {
         return session.broken;
       },
-      listen: (channel, hear) => session.listen(channel, hear),
-      onBreak: (told) => session.onBreak(told),
+      listen: (channel, listener) => session.listen(channel, listener),
+      onBreak: (listener) => session.onBreak(listener),
       release: (destroy) => session.release(destroy),
       run: <R>(statement: Statement, params: readonly Param[] = []) =>
         through(purpose, statement, params, () => session.run<R>(statement, params)),

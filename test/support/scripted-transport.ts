@@ -14,7 +14,7 @@ export class ScriptedTransport implements Transport {
   answer: (message: Message) => Answer | Promise<Answer> = () => "published";
   /** Called before any message of a batch is taken. */
   before: (batch: readonly Message[]) => Promise<void> = () => Promise.resolve();
-  /** How much waits at the broker; asked by whoever watches. */
+  /** The number of messages that wait at the broker, for depth watches. */
   depths: (topics: readonly string[]) => Promise<ReadonlyMap<string, number>> = () =>
     Promise.resolve(new Map());
   #changed: (() => void)[] = [];
@@ -52,7 +52,7 @@ export class ScriptedTransport implements Transport {
   }
 
   subscribe(): Promise<Consumption> {
-    return Promise.reject(new Error("nobody can subscribe here"));
+    return Promise.reject(new Error("this transport has no subscriptions"));
   }
 
   /** Resolves when the predicate holds; asked again after each batch. */

@@ -104,7 +104,7 @@ export async function silentDatabase(transport?: () => Transport) {
 }
 
 /**
- * One of two workers loses its connections to the database without being told. The other takes over all its keys, the
+ * One of two workers loses its connections to the database silently. The other takes over all its keys, the
  * first says what is wrong, and takes part again when the wire is healed.
  */
 export async function expectTakeOverAndReturn(transport?: () => Transport): Promise<void> {

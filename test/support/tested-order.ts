@@ -28,7 +28,7 @@ export function approval() {
   return saga(name, options).waitFor("approved", Approved, { timeout: "14d" });
 }
 
-/** The same about a person, so that everything it holds is sealed. */
+/** An order with a data subject, so that all its state is encrypted. */
 export function confidentialApproval() {
   const { name, options } = namedOptions("tested-confidential");
   const personal = { subject: (order: { orderId: string }) => `customer of ${order.orderId}` };

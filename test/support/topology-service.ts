@@ -4,11 +4,11 @@ import { z } from "zod";
 
 const schema = z.object({ id: z.string() });
 
-/** A service over a broker that nobody can reach: it is only asked what it would make there. */
+/** A service with an unreachable broker, of which only the topology is read. */
 export default function app(): Bus {
   const bus = createBus({
     service: "shop",
-    database: "postgres://nobody@127.0.0.1:1/nowhere",
+    database: "postgres://user@127.0.0.1:1/none",
     transport: rabbitmq({ url: "amqp://127.0.0.1:1", partitions: 2 }),
     log: false,
   });

@@ -38,7 +38,7 @@ export function recordedTraces() {
       ),
     ],
     named: (name: string): ReadableSpan[] => exporter.getFinishedSpans().filter((span) => span.name === name),
-    /** Runs the work as a request of the outside world would, and says which trace it was. */
+    /** Runs the work like an external request, and returns the trace id. */
     async asRequest<T>(name: string, work: () => Promise<T>): Promise<{ traceId: string; result: T }> {
       const span = tracer.startSpan(name, { root: true });
       try {

@@ -18,7 +18,7 @@ export class Wire {
 
   private constructor() {}
 
-  /** Leads nowhere yet: for a server that is told this port before it has one of its own. */
+  /** A proxy without a target yet, for a server that must advertise this port before it has its own. */
   static async open(): Promise<Wire> {
     const wire = new Wire();
     wire.#server.listen(0, "127.0.0.1");
@@ -62,7 +62,7 @@ export class Wire {
     this.cut();
   }
 
-  /** Bytes vanish in both directions, new connections too, and nobody is told. */
+  /** Drops bytes in both directions silently, and those of new connections too. */
   swallow(): void {
     this.#state = "swallowing";
   }
@@ -134,7 +134,7 @@ export class Wires {
     this.#wires = wires;
   }
 
-  /** `url`: one address, or those of a cluster's nodes, separated by commas. */
+  /** `url`: one address, or the addresses of a cluster's nodes, separated by commas. */
   static async to(url: string): Promise<Wires> {
     return new Wires(await Promise.all(url.split(",").map((one) => Wire.to(one))));
   }

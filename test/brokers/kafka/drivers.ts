@@ -14,7 +14,7 @@ const notScripted = (): never => {
   throw new Error("not part of this test");
 };
 
-/** A cluster that answers as it is told: codes for batches, and what topics look like. */
+/** A cluster with scripted answers: codes for batches, and what topics look like. */
 export class ScriptedDriver implements KafkaDriver {
   readonly produced: { readonly identity: ProducerIdentity; readonly batch: ProduceBatch }[] = [];
   readonly created: NewTopic[] = [];

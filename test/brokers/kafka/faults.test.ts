@@ -61,7 +61,7 @@ describe.skipIf(missing)("faults between us and Kafka", () => {
     expect(twice.filter((id) => outcomes.get(id) === "published")).toEqual([]);
   });
 
-  test("down at the start, it is unreachable; once it is up, all goes on by itself", async () => {
+  test("down at the start, it is unreachable; once it is up, publishing resumes without help", async () => {
     await server.kill();
     const transport = createTransport({ brokers, connectTimeout: 500 });
     await expect(transport.open()).rejects.toMatchObject({ code: "TRANSPORT_UNREACHABLE" });

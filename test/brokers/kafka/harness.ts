@@ -19,7 +19,7 @@ let count = 0;
 /** Topics and groups with a prefix of its own keep a test from all others. */
 export const newPrefix = (): string => `t${process.pid}-${++count}.`;
 
-/** A server for some tests, that may be killed. Whoever starts it stops it. */
+/** A server for some tests, that may be killed. The test that starts it stops it. */
 export async function ownServer(options: KafkaTestOptions = {}): Promise<KafkaServer> {
   const started = await startKafka(options);
   if ("missing" in started) throw new Error(started.missing);
@@ -96,7 +96,7 @@ export class Member {
       while (!condition(this.received)) await new Promise<void>((resolve) => this.#waiting.add(resolve));
     };
     await withDeadline(waiting(), patienceMs, () => {
-      throw new Error(`waited in vain; received: ${this.ids.join(", ")}`);
+      throw new Error(`nothing came in time; received: ${this.ids.join(", ")}`);
     });
     return this.received;
   }
@@ -119,7 +119,8 @@ export const ackAll = (delivery: Delivery): unknown => delivery.ack();
 export async function eventually(check: () => boolean, patienceMs = 20_000): Promise<void> {
   const endMs = Date.now() + patienceMs;
   while (!check()) {
-    if (Date.now() > endMs) throw new Error(`waited ${patienceMs} ms in vain for: ${check.toString()}`);
+    if (Date.now() > endMs)
+      throw new Error(`waited ${patienceMs} ms without success for: ${check.toString()}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

@@ -37,7 +37,7 @@ describe.skipIf(missing)("publishing to Kafka", () => {
     ]);
   });
 
-  test("a refused message fails what comes behind it on its key, so that nobody overtakes it", async () => {
+  test("a refused message fails what comes behind it on its key, so that no message overtakes it", async () => {
     const transport = createTransport();
     const batch = [
       aMessage({ id: "1", key: "k" }),
@@ -69,7 +69,7 @@ describe.skipIf(missing)("publishing to Kafka", () => {
     ]);
   });
 
-  test("B2: headers and key travel as bytes of their own, whatever the compression", async () => {
+  test("B2: headers and key travel as separate bytes with every compression", async () => {
     for (const compression of ["none", "gzip", "snappy", "lz4"] as const) {
       const transport = createTransport({ compression });
       const member = await Member.of(transport, { receive: ackAll });
@@ -124,7 +124,7 @@ describe.skipIf(missing)("publishing to Kafka", () => {
     expect(outcome).toHaveProperty("error.message", expect.stringContaining("making topics is switched off"));
   });
 
-  test("a topic tells how many messages wait for its slowest group", async () => {
+  test("a topic reports how many messages wait for its slowest group", async () => {
     const transport = createTransport();
     const topic = "events.order.placed";
     expect(await transport.depths?.([topic])).toEqual(new Map());

@@ -4,7 +4,7 @@ import { kafkaSettings } from "../../../src/transports/kafka/options.ts";
 import { encodeRecord } from "../../../src/transports/kafka/record-buffer.ts";
 import { WireDriver } from "../../../src/transports/kafka/wire-driver.ts";
 
-/** A topic as somebody sees it who knows nothing of us. */
+/** A topic as a client without sagabox sees it. */
 export class RawTopic {
   readonly #name: string;
   readonly #driver: WireDriver;

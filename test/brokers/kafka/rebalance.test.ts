@@ -78,7 +78,7 @@ describe.skipIf(missing)("members that come and go", () => {
     }
   });
 
-  test("I-08c: what cannot be finished before its partition moves is aborted, and comes again at the new owner", async () => {
+  test("I-08c: what cannot be finished before its partition moves is aborted, and is redelivered to the new owner", async () => {
     const prefix = newPrefix();
     const settings = { prefix, topics: { partitions: 2 }, handOver: 500 };
     const slow = await Member.of(createTransport(settings), { prefetch: 100 });
@@ -118,7 +118,7 @@ describe.skipIf(missing)("members that come and go", () => {
     driver.silence();
     const heir = await Member.of(createTransport({ prefix }), { receive: ackAll, prefetch: 50 });
     await heir.until(() => heir.ids.includes("m-29"));
-    // 0 to 5 were committed; 17 and 29 were done behind an open record, so they come again.
+    // 0 to 5 were committed; 17 and 29 were done behind an open record, so they are redelivered.
     expect(heir.ids).toEqual(Array.from({ length: 24 }, (_, n) => `m-${n + 6}`));
     await eventually(() => received[10]?.signal.aborted === true);
     await doomed.close();

@@ -135,7 +135,7 @@ describe.skipIf(missing)("security", () => {
     await expect.poll(async () => (await publish(transport, aMessage()))[0]?.kind).toBe("published");
   });
 
-  test("SEC-30: an authority that nobody named is not trusted", async () => {
+  test("SEC-30: an authority that was not configured is not trusted", async () => {
     const transport = createTransport({ brokers: [server.addresses.tls], tls: true });
     await expect(transport.open()).rejects.toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
   });
@@ -166,7 +166,7 @@ describe.skipIf(missing)("security", () => {
     expect(member.consumption?.health()).toEqual({ ok: true });
   });
 
-  test("SEC-34: off its prefix it neither writes, reads nor deletes, and nobody is blamed", async () => {
+  test("SEC-34: off its prefix it neither writes, reads nor deletes, and no message is charged", async () => {
     const options = {
       brokers: [server.addresses.sasl],
       sasl: { mechanism: "PLAIN", credentials: alice },

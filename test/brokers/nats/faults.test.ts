@@ -98,7 +98,7 @@ describe.skipIf(missing)("faults of NATS", () => {
     await reader.until(1);
   });
 
-  test("B4: a connection that is cut is made again, by publisher and consumer, and retries go on", async () => {
+  test("B4: a connection that is cut is made again, by publisher and consumer, and retries continue", async () => {
     const line = await wire();
     const transport = await openTransport({ servers: line.url, prefix: newPrefix(), lease: 2_000 });
     const reader = await member(transport, { topic: "t", prefetch: 1 });
@@ -114,14 +114,14 @@ describe.skipIf(missing)("faults of NATS", () => {
     const again = await reader.until(2);
     expect(ids(again)).toEqual(["a", "a"]);
     expect(again[1]?.attempt).toBe(1);
-    await again[1]?.retry({ delayMs: 10, charged: true, error: "told to" });
+    await again[1]?.retry({ delayMs: 10, charged: true, error: "as the test asked" });
     await (await reader.until(3))[2]?.ack();
     await (await reader.until(4))[3]?.ack();
     expect(ids(reader.received).toSorted()).toEqual(["a", "a", "a", "b"]);
     expect(kinds(await publish(transport, aMessage({ topic: "t" })))).toEqual(["published"]);
   });
 
-  test("P-07: in a black hole a publish ends within its time, the dead wire is noticed, and all goes on", async () => {
+  test("P-07: in a black hole a publish ends within its time, the dead connection is noticed, and publishing continues", async () => {
     const line = await wire();
     const transport = await openTransport({
       servers: line.url,
@@ -173,7 +173,9 @@ describe.skipIf(missing)("faults of NATS", () => {
     await publish(transport, aMessage({ topic: "t", id: "a" }));
     const [delivery] = await reader.until(1);
     line.swallow();
-    await expect(delivery?.retry({ delayMs: 0, charged: true, error: "told to" })).rejects.toMatchObject({
+    await expect(
+      delivery?.retry({ delayMs: 0, charged: true, error: "as the test asked" }),
+    ).rejects.toMatchObject({
       code: "TRANSPORT_UNREACHABLE",
     });
     line.heal();

@@ -20,7 +20,7 @@ export function putBytes(url: string, prefix: string, topic: string, body: Uint8
   });
 }
 
-/** The dead letters that came from this topic, told by the name of the group, which is made of the topic's. */
+/** The dead letters that came from this topic, found by the name of the group, which contains the topic's. */
 export function readDeadLetters(
   url: string,
   prefix: string,

@@ -62,7 +62,7 @@ export function publish(
 export interface Member {
   readonly received: Delivery[];
   readonly consumption: Consumption;
-  /** Resolves when so many deliveries satisfy the condition. */
+  /** Resolves when this many deliveries satisfy the condition. */
   until(count: number, condition?: (delivery: Delivery) => boolean): Promise<Delivery[]>;
 }
 

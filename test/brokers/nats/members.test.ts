@@ -65,7 +65,7 @@ describe.skipIf(missing)("members of a group on JetStream", () => {
     await eventually(async () => (await names()).length === 8);
   });
 
-  test("D6: a member that is cut off stops before another takes over, and what it says then is not heard", async () => {
+  test("D6: a member that is cut off stops before another takes over, and its late answers are ignored", async () => {
     const prefix = newPrefix();
     const wire = await Wire.to(sharedUrl);
     onTestFinished(() => wire.close());
@@ -132,7 +132,7 @@ describe.skipIf(missing)("members of a group on JetStream", () => {
     await eventually(() => reader.consumption.health().ok);
   });
 
-  test("D6: a consumer that somebody deletes is made again, and its group goes on", async () => {
+  test("D6: a deleted consumer is created again, and its group continues", async () => {
     const prefix = newPrefix();
     const transport = await openTransport({ servers: sharedUrl, prefix, lease: 1_000 });
     const reader = await member(transport, { topic: "t", receive: (delivery) => delivery.ack() });

@@ -8,19 +8,19 @@ test.skipIf(missing)(
   async () => {
     const demo = new Demo(demoFolder(), "--transport", "nats");
     await demo.ready();
-    expect(demo.told).toMatch(/messages go by +NATS.*started for this run/i);
+    expect(demo.output).toMatch(/transport +NATS.*started for this run/i);
     const broker = demo.program("nats-server");
     expect(demo.isInReach(broker)).toBe(false); // so that Ctrl-C cannot end it before the shop
     const id = await demo.placeOrder();
     await until(async () => (await demo.order(id)).shipped > 0, 30_000);
     expect(await demo.order(id)).toMatchObject({ billed: 1, shipped: 1 });
-    expect([await demo.interrupt(), demo.isAlive, await demo.postmaster()], demo.told).toEqual([
+    expect([await demo.interrupt(), demo.isAlive, await demo.postmaster()], demo.output).toEqual([
       0,
       false,
       undefined,
     ]);
     expect(isRunning(broker)).toBe(false);
-    expect(demo.told).not.toMatch(/"level":"(warn|error)"/);
+    expect(demo.output).not.toMatch(/"level":"(warn|error)"/);
   },
   150_000,
 );
@@ -32,7 +32,7 @@ test.skipIf(missing)(
     const first = new Demo(folder, "--transport", "nats");
     await first.ready();
     const broker = first.program("nats-server");
-    expect([await first.terminate(), first.isAlive, await first.postmaster()], first.told).toEqual([
+    expect([await first.terminate(), first.isAlive, await first.postmaster()], first.output).toEqual([
       0,
       false,
       undefined,
@@ -46,7 +46,7 @@ test.skipIf(missing)(
     second.pressCtrlC();
     const againAt = performance.now() + 1_200; // those within a second count as one
     await until(() => performance.now() > againAt);
-    expect(await second.interrupt(), second.told).toBe(130);
+    expect(await second.interrupt(), second.output).toBe(130);
     await until(async () => !isRunning(stuck) && (await second.postmaster()) === undefined, 30_000);
   },
   150_000,

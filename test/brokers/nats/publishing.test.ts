@@ -58,7 +58,7 @@ describe.skipIf(missing)("publishing to JetStream", () => {
     expect(outcomes.map(({ kind }) => kind)).toEqual(["refused", "refused"]);
   });
 
-  test("B10: a stream that is full or gone charges nobody", async () => {
+  test("B10: a stream that is full or deleted charges no message", async () => {
     const prefix = newPrefix();
     const transport = await openTransport({ servers: sharedUrl, prefix, maxStreamBytes: 2_000 });
     const many = Array.from({ length: 6 }, () => aMessage({ topic: "t" }));

@@ -54,7 +54,7 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
       receive: (delivery) => {
         const charged = charges.shift();
         if (charged === undefined) return delivery.ack();
-        return delivery.retry({ delayMs: 20, charged, error: "told to" });
+        return delivery.retry({ delayMs: 20, charged, error: "as the test asked" });
       },
     });
     await publish(transport, message);
@@ -74,7 +74,7 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
       topic: "t",
       receive: (delivery) =>
         delivery.attempt === 1
-          ? delivery.retry({ delayMs: 0, charged: true, error: "told to" })
+          ? delivery.retry({ delayMs: 0, charged: true, error: "as the test asked" })
           : delivery.ack(),
     });
     await publish(transport, aMessage({ topic: "t" }));
@@ -134,7 +134,7 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
     expect(second.received[0]?.attempt).toBe(1);
   });
 
-  test("D6: a group that gives up order, and one that takes it up, go on where they were", async () => {
+  test("D6: a group that gives up order, and one that takes it up, continue where they were", async () => {
     const transport = await openTransport({ servers: sharedUrl, prefix: newPrefix() });
     const seen: string[] = [];
     let round = 0;
@@ -170,7 +170,7 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
     }
   });
 
-  test("E1: bytes that are no message of ours come with the reason, from whoever sent them", async () => {
+  test("E1: bytes that are no message of ours come with the reason, from any sender", async () => {
     const prefix = newPrefix();
     const transport = await openTransport({ servers: sharedUrl, prefix });
     const reader = await member(transport, { topic: "t" });

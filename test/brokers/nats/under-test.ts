@@ -7,7 +7,7 @@ import { Wires } from "../../support/wire.ts";
 const prefix = "exercise";
 
 /**
- * Processes for the conformance suite. `url` holds one address, or those of a cluster's nodes separated by commas; in a
+ * Processes for the conformance suite. `url` holds one address, or the addresses of a cluster's nodes separated by commas; in a
  * cluster every stream has a replica on each node.
  */
 export async function underTest(url: string, lease: number): Promise<TransportUnderTest> {

@@ -12,7 +12,7 @@ export const brokerUrl = "missing" in found ? "amqp://127.0.0.1:1" : found.url;
 
 export const { directly, putBytes, lookInto } = connectForeignClient(brokerUrl);
 
-/** The server of the run, to be killed or told what to do. */
+/** The server of the run, which tests may kill and control. */
 export function server(): RabbitServer {
   return rabbitServerAt(brokerUrl);
 }

@@ -20,7 +20,7 @@ const note = {
 const keep = (): undefined => undefined;
 
 describe.skipIf(missing !== undefined)("consuming from RabbitMQ", () => {
-  test("E3: a dead letter lies in the group's own queue, its body unchanged and the note in its headers", async () => {
+  test("E3: a dead letter is kept in the group's own queue, its body unchanged and the note in its headers", async () => {
     const prefix = ownPrefix();
     const shop = transport({ prefix });
     const member = await Member.of(shop, { receive: keep });
@@ -79,7 +79,7 @@ describe.skipIf(missing !== undefined)("consuming from RabbitMQ", () => {
       );
       round += 1;
       return fair();
-    }, "a share for everybody");
+    }, "a share for every member");
     await until(() => all.length >= round * 24, "everything");
     expect(all.length).toBe(round * 24);
     for (let n = 0; n < 24; n++) {
@@ -107,7 +107,7 @@ describe.skipIf(missing !== undefined)("consuming from RabbitMQ", () => {
     ["kind of queue", { queues: "classic" }, true],
     ["order", {}, false],
   ] as const)(
-    "R-11: a group whose %s was changed is told so instead of losing messages",
+    "R-11: a group whose %s was changed gets an error instead of losing messages",
     async (_, change, ordered) => {
       const prefix = ownPrefix();
       await Member.of(transport({ prefix }));
@@ -118,7 +118,7 @@ describe.skipIf(missing !== undefined)("consuming from RabbitMQ", () => {
     },
   );
 
-  test("B6: commands reach their service, broadcasts everybody, and all topics of a group share its queues", async () => {
+  test("B6: commands reach their service, broadcasts reach every member, and all topics of a group share its queues", async () => {
     const broadcasts = ["events.config.changed"];
     const shop = transport({ broadcasts });
     const topics = [

@@ -45,7 +45,7 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
     expect(member.ids).toEqual(["late"]);
   });
 
-  test("B9: a wrong password is told without being repeated", async () => {
+  test("B9: a wrong password is reported without being repeated", async () => {
     const shop = transport({ credentials: { username: "nobody", password: "hunter2" } });
     const failure = await shop.open().catch((error: unknown) => error);
     expect(failure).toMatchObject({ code: "TRANSPORT_UNREACHABLE" });
@@ -97,7 +97,7 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
     wire.cut();
   });
 
-  test("P-07: in a black hole publishing ends within its time, and afterwards publishing and consuming go on", async () => {
+  test("P-07: in a black hole publishing ends within its time, and afterwards publishing and consuming continue", async () => {
     const wire = await openWire();
     const shop = transport({ url: wire.url, confirmTimeout: "500ms", timeout: "2s", heartbeat: "1s" });
     const member = await Member.of(shop);
@@ -114,7 +114,7 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
     await until(() => member.ids.includes("after"), "what came afterwards");
   });
 
-  test("P-02: a broker killed with confirms outstanding: unknown or unreachable, then all goes on and nothing is lost", async () => {
+  test("P-02: a broker killed with confirms outstanding: unknown or unreachable, then publishing continues and nothing is lost", async () => {
     const shop = transport({ prefix: ownPrefix() });
     const seen = new Set<string>();
     const member = await Member.of(shop, {

@@ -69,7 +69,7 @@ export const topic = (
   ...change,
 });
 
-/** Waits for what somebody else brings about; `change` resolves when it may be so. */
+/** Waits for a change made elsewhere; `change` resolves when the condition may be true. */
 export async function until(
   isSo: () => boolean | Promise<boolean>,
   what: string,

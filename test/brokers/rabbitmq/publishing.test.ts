@@ -39,7 +39,7 @@ describe.skipIf(missing !== undefined)("publishing to RabbitMQ", () => {
     });
   });
 
-  test("B3: an event that nobody reads is an error unless it may be dropped; a command always is", async () => {
+  test("B3: an event without a reader is an error unless it may be dropped; a command always is", async () => {
     const event = aMessage({ topic: "events.order.placed" });
     const command = aMessage({ topic: "commands.stock.reserve", kind: "command" });
     const [strictly, leniently] = [transport(), transport({ unrouted: "drop" })];
@@ -97,7 +97,7 @@ describe.skipIf(missing !== undefined)("publishing to RabbitMQ", () => {
     await directly((channel) => channel.deleteExchange(`${prefix}.event.order`));
     const [gone] = await publishIds(shop, ["b"]);
     expect(["unknown", "unreachable"]).toContain(gone);
-    // There is an exchange again, and nobody bound to it until a member comes back.
+    // There is an exchange again, without a binding until a member comes back.
     await until(async () => (await publishIds(shop, ["c"]))[0] === "rejected", "the exchange");
     await early.close();
     const late = await Member.of(shop);
@@ -147,7 +147,7 @@ describe.skipIf(missing !== undefined)("publishing to RabbitMQ", () => {
     expect(late).toMatchObject([{ kind: "unreachable" }]);
   });
 
-  test("A16: depths are told for groups of other processes that it was asked to watch", async () => {
+  test("A16: depths are reported for watched groups of other processes", async () => {
     const prefix = ownPrefix();
     const reader = transport({ prefix });
     const member = await Member.of(reader);
@@ -164,7 +164,7 @@ describe.skipIf(missing !== undefined)("publishing to RabbitMQ", () => {
     await Member.of(reader, { topics: [topic()] });
   });
 
-  test("A16: a queue that is missing tells nothing, and the others of its group still count", async () => {
+  test("A16: a missing queue reports no depth, and the others of its group still count", async () => {
     const prefix = ownPrefix();
     const watch = [{ service: "reader", group: "group", topics: ["events.order.placed"] }];
     const shop = transport({ prefix, partitions: 2, watch });

@@ -110,7 +110,7 @@ describe.skipIf(missing !== undefined)("security of RabbitMQ", () => {
     await expect(connect(elsewhere.href)).rejects.toThrow();
   });
 
-  test("SEC-32: a consumer without the rights is told so at once", async () => {
+  test("SEC-32: a consumer without the rights gets an error at once", async () => {
     const prefix = ownPrefix();
     const url = await withUser(prefix, rabbitPermissions({ prefix, service: "shop", publishes: [topic()] }));
     await expect(Member.of(transport({ prefix, url }))).rejects.toMatchObject({

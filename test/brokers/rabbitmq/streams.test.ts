@@ -16,7 +16,7 @@ const numberedIds = (from: number, to: number): string[] =>
   Array.from({ length: to - from }, (_, n) => `c${from + n}`);
 
 describe.skipIf(missing !== undefined)("streams of RabbitMQ", () => {
-  test("B6: a stream takes messages before anybody reads it, and gives them to each group from the beginning", async () => {
+  test("B6: a stream takes messages before it has a reader, and gives them to each group from the beginning", async () => {
     const shop = transport();
     await shop.open();
     expect(await send(shop, numberedIds(0, 20))).toEqual(Array(20).fill("published"));
@@ -37,7 +37,7 @@ describe.skipIf(missing !== undefined)("streams of RabbitMQ", () => {
     expect(member.ids).toEqual(["after"]);
   });
 
-  test("a group that comes again goes on behind what it has settled, and repeats what it has not", async () => {
+  test("a group that reconnects continues behind what it has settled, and repeats what it has not", async () => {
     const prefix = ownPrefix();
     const shop = transport({ prefix });
     await shop.open();
@@ -52,7 +52,7 @@ describe.skipIf(missing !== undefined)("streams of RabbitMQ", () => {
     expect(again.ids).toEqual(numberedIds(4, 10));
   });
 
-  test("one member reads, and when it dies another goes on where it was", async () => {
+  test("one member reads, and when it dies another continues where it was", async () => {
     const prefix = ownPrefix();
     const wire = await Wire.to(brokerUrl);
     const shop = transport({ prefix });
@@ -73,7 +73,7 @@ describe.skipIf(missing !== undefined)("streams of RabbitMQ", () => {
     await wire.close();
   });
 
-  test("a message of a stream is retried through the group's queue, and the stream goes on meanwhile", async () => {
+  test("a message of a stream is retried through the group's queue, and the stream continues meanwhile", async () => {
     const shop = transport();
     const member = await Member.of(shop, {
       topics: clicks("now"),

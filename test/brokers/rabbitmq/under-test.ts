@@ -8,7 +8,7 @@ import { connectForeignClient } from "./foreign-client.ts";
 
 const maxBytes = 4 * 1_048_576;
 
-/** Processes for the conformance suite. `url` holds one address, or those of a cluster's nodes separated by commas. */
+/** Processes for the conformance suite. `url` holds one address, or the addresses of a cluster's nodes separated by commas. */
 export async function underTest(url: string, queues: "quorum" | "classic"): Promise<TransportUnderTest> {
   const prefix = `t${randomBytes(5).toString("hex")}`;
   const { putBytes, lookInto } = connectForeignClient(url.split(",", 1).join());

@@ -25,7 +25,7 @@ const starts: Readonly<Record<BrokerKind, () => Promise<ClusterFound>>> = {
   nats: async () => (await import("./nats-cluster.ts")).startNatsCluster(),
 };
 
-/** Starts a cluster and waits until it is whole, or says why there is none here. */
+/** Starts a cluster and waits until it is complete, or returns the reason why it cannot. */
 export async function startCluster(kind: BrokerKind): Promise<ClusterFound> {
   const found = await starts[kind]();
   if ("missing" in found) return found;

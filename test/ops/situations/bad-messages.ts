@@ -14,7 +14,7 @@ const edition = saga("edition", { version: 1, input: z.object({ id: z.string() }
   .tx("pay", () => 1)
   .pivot()
   .run("deliver", (): string => {
-    throw permanent("nobody is at home");
+    throw permanent("no one is at home");
   });
 const supplement = saga("supplement", {
   version: 1,
@@ -22,8 +22,8 @@ const supplement = saga("supplement", {
   key: ({ id }) => id,
 })
   .tx("add", () => 1)
-  .noUndo("nobody runs it");
-/** A press whose broker is full and dislikes some messages, whose saga fails past its pivot, and whom nobody hears. */
+  .noUndo("it is never run");
+/** A service whose broker is full and rejects some messages, whose saga fails past its pivot, and whose webhook is unreachable. */
 export async function badMessages(): Promise<Situation> {
   const database = await createDatabase({ migrated: true, leakGuard: false });
   const transport = new TroubledBroker();
@@ -70,7 +70,7 @@ export async function badMessages(): Promise<Situation> {
       await publish(Banned, 15);
       await bus.transaction((tx) => bus.start(tx, edition, { id: "e1" }));
       await bus.transaction((tx) => elsewhere.start(tx, supplement, { id: "s1" }));
-      // Ten minutes in which nobody has taken it.
+      // Ten minutes in which no worker has taken it.
       await database.pool.query(
         `update sagabox.saga_instance set due_at = due_at - interval '11 minutes' ${ofNobody}`,
       );

@@ -9,7 +9,7 @@ import { local, type Situation } from "./situation.ts";
 const Sold = event("ticket.sold", { schema: z.object({ n: z.number() }) });
 const SIZE = 8;
 
-/** A kiosk that shares its pool with somebody who keeps every connection. */
+/** A service that shares its pool with code that keeps every connection. */
 export async function poolExhausted(): Promise<Situation> {
   const database = await createDatabase({ migrated: true, leakGuard: false });
   const pool = new pg.Pool({ connectionString: database.url, max: SIZE });

@@ -7,7 +7,7 @@ import { local, type Situation } from "./situation.ts";
 
 const Drawn = event("cheque.drawn", { schema: z.object({ n: z.number() }) });
 
-/** A bank in which somebody with all rights takes the receipt of a sent message and changes a line of the audit log. */
+/** A service in which a superuser deletes the receipt of a sent message and changes a line of the audit log. */
 export async function tablesForged(): Promise<Situation> {
   const database = await createDatabase({ migrated: true, leakGuard: false });
   const transport = new TroubledBroker();
@@ -33,10 +33,10 @@ export async function tablesForged(): Promise<Situation> {
       });
       // Nothing is sealed while an older transaction is open anywhere in the cluster.
       await until(async () => (await bus.audit.seal()).head !== null);
-      // Nobody asks for it to be verified: the worker compares the log with its seals all the time.
+      // Verification needs no request: the worker compares the log with its seals all the time.
       await query("update sagabox.audit_log set actor = 'forged'");
     },
-    // The audit's alert tells of findings: it ends when for a while there were no new ones.
+    // The audit's alert reports findings: it ends when there were no new ones for a while.
     repair: async () => void (await query("insert into sagabox.receipt table taken")),
     end: async () => {
       await bus.stop();

@@ -27,7 +27,7 @@ test("windows, offsets, waits and ages shrink; names and other thresholds stay",
   });
 });
 
-test("a world that turns at the usual speed has the rules as they are, but for the way times are written", () => {
+test("a factor of one leaves the rules as they are, except for the way times are written", () => {
   const plain = (text: string): string => text.replaceAll(/\b\d+(ms|[smhd])\b/g, "…");
   for (const [name, file] of ruleFiles())
     expect({ name, text: plain(JSON.stringify(faster(file, 1))) }).toEqual({

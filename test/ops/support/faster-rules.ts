@@ -4,7 +4,7 @@ const UNITS_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_6
 const DURATION = /\b(\d+)([smhd])\b/g;
 
 /**
- * The same rules in a world that turns `factor` times as fast: every window, offset and `for` is that much shorter, and so
+ * Returns the rules with all times divided by `factor`: every window, offset and `for` is that much shorter, and so
  * is every threshold on an age in seconds. Nothing else changes, names and other thresholds least of all.
  */
 export function faster({ groups }: RuleFile, factor: number): RuleFile {

@@ -1,4 +1,4 @@
-/** Does something again and again until told to stop; what fails is tried again, as a service would. */
+/** Repeats an action until it is stopped, and continues after failures, as a service would. */
 export class Load {
   #running = true;
   readonly #ended: Promise<void>;

@@ -104,7 +104,7 @@ function containerProblems({ name, resources, securityContext: own, image }: Con
     [(own?.capabilities?.add ?? []).length > 0, "adds capabilities"],
     [!resources?.requests.cpu || !resources.requests.memory, "requests no cpu or memory"],
     [!resources?.limits.cpu || !resources.limits.memory, "has no limits"],
-    [image.endsWith(":latest"), "runs whatever is latest"],
+    [image.endsWith(":latest"), "runs the tag latest"],
   ];
   return found(problems).map((problem) => `${name} ${problem}`);
 }

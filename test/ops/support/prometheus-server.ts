@@ -65,7 +65,7 @@ export class PrometheusServer {
       `--query.lookback-delta=${everyMs * 6}ms`,
       "--log.level=warn",
     ];
-    // Its output goes into a file: a pipe that nobody reads would stop it.
+    // Its output goes into a file: a pipe without a reader would block it.
     const shell = `exec prometheus "$@" >"${this.#log}" 2>&1`;
     this.#process = spawn("/bin/sh", ["-c", shell, "prometheus", ...args], { stdio: "ignore" });
     await this.#ready();
@@ -81,7 +81,7 @@ export class PrometheusServer {
     return data.result.map(({ metric, value }) => ({ metric, value: Number(value[1]) }));
   }
 
-  /** All alerts that fire now, each with the installation it is about; the jobs of a cluster are told of by kube-state-metrics. */
+  /** All alerts that fire now, each with the installation it is about; the jobs of a cluster are reported by kube-state-metrics. */
   async firing(): Promise<readonly FiringAlert[]> {
     const response = await fetch(`${this.#url}/api/v1/alerts`);
     const { data } = (await response.json()) as {

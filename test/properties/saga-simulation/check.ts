@@ -6,16 +6,16 @@ import type { Row } from "./participants.ts";
 import type { Simulation } from "./simulation.ts";
 
 /** What must be true when nothing is left to happen: I-13 and I-17. */
-export function check(world: Simulation): void {
-  for (const instance of world.instances.values()) new Check(world, instance).all();
+export function check(simulation: Simulation): void {
+  for (const instance of simulation.instances.values()) new Check(simulation, instance).all();
 }
 
 class Check {
   readonly #simulation: Simulation;
   readonly #instance: Instance;
 
-  constructor(world: Simulation, instance: Instance) {
-    this.#simulation = world;
+  constructor(simulation: Simulation, instance: Instance) {
+    this.#simulation = simulation;
     this.#instance = instance;
   }
 
@@ -51,12 +51,11 @@ class Check {
     if (undos.length > dos.length) this.#wrong(`I-13: ${place} was undone, not done`);
     if ((undos[0]?.nr ?? Infinity) < (dos[0]?.nr ?? 0))
       this.#wrong(`I-13: ${place} was undone before it was done`);
-    if (record.undo === undefined && undos.length > 0)
-      this.#wrong(`${place} was undone without being told to`);
+    if (record.undo === undefined && undos.length > 0) this.#wrong(`${place} was undone without a request`);
     this.#checkEvent(place, record);
   }
 
-  /** A wait goes on with nothing but what was meant for it: the event itself says by which of its keys it was. */
+  /** A wait continues only with an event meant for it: the event itself says which of its keys matched. */
   #checkEvent(place: string, { result }: StepRecord): void {
     const work = stepAt(this.#instance.definition, place)?.work;
     const { meant } = (result ?? {}) as { readonly meant?: readonly string[] };
@@ -148,7 +147,7 @@ class Check {
           this.#wrong(`${place} was done, is not in the definition and was not undone`);
         continue;
       }
-      if (step.pivot && dos.length > 0) this.#wrong(`S-22: the pivot ${place} was done all the same`);
+      if (step.pivot && dos.length > 0) this.#wrong(`S-22: the pivot ${place} was done anyway`);
       if (step.undo === null || step.undo.kind === "none") continue;
       if (dos.length !== undos.length) this.#wrong(`I-13, I-17: ${place} was done and not undone`);
       if (step.undo.kind !== "child") continue;
@@ -162,8 +161,8 @@ class Check {
     this.#checkOrder();
   }
 
-  // Of two that stood at the same time, the later one goes first. What was undone on its own, because somebody else was
-  // first or because it succeeded when nobody waited any more, has no place in that order.
+  // Of two that stood at the same time, the later one goes first. What was undone alone, because another step was
+  // first or because it succeeded after the wait had ended, is not part of that order.
   #checkOrder(): void {
     const { state, definition } = this.#instance;
     const pairs = Object.entries(state.records).flatMap(([place, { unit, undo }]) => {
@@ -192,14 +191,19 @@ function isRecalled({ status, rested }: Instance, end: "completed" | "compensate
 const moves = new Set(statusMoves.map(({ from, to }) => `${from} → ${to}`));
 
 /** What must be true of every single transition. */
-export function watch(world: Simulation, instance: Instance, decision: Decision, input: SagaInput): void {
+export function watch(
+  simulation: Simulation,
+  instance: Instance,
+  decision: Decision,
+  input: SagaInput,
+): void {
   const wrong = (what: string): void =>
-    world.complain(`${instance.id} v${instance.version} ${input.kind}: ${what}`);
+    simulation.complain(`${instance.id} v${instance.version} ${input.kind}: ${what}`);
   if (decision.changes.length === 0) wrong("I-14: a version without a line in the history");
   const move = `${instance.status} → ${decision.status}`;
   if (instance.status !== decision.status && !moves.has(move)) wrong(`I-09: ${move} is no move`);
-  world.reached.add(move);
-  for (const { note } of decision.changes) if (note !== undefined) world.reached.add(note);
+  simulation.reached.add(move);
+  for (const { note } of decision.changes) if (note !== undefined) simulation.reached.add(note);
   watchCommands(instance, decision, wrong);
   watchIncidents(instance, decision, wrong);
   for (const [place, record] of Object.entries(decision.state.records)) {

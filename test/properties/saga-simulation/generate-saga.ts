@@ -35,7 +35,7 @@ export class Choices {
   }
 }
 
-/** The plainest list of choices that still fails, within so many tries. */
+/** Returns the simplest list of choices that still fails, within this many tries. */
 export function shrink(
   failing: readonly number[],
   fails: (given: readonly number[]) => boolean,
@@ -62,7 +62,7 @@ export function shrink(
 }
 
 /**
- * How whoever does a step keeps out of harm: `ours` by message ids, as our consumers do; `keyed` by the business key,
+ * How a participant recognises repeated commands: `ours` by message ids, as our consumers do; `keyed` by the business key,
  * also what was taken back before it came; `plain` by the key too, but it does what comes after its undo.
  */
 export type Participant = "ours" | "keyed" | "plain";

@@ -11,7 +11,7 @@ import type { LocalWork } from "../../../src/saga/timers.ts";
 import { readRound, type Handling } from "./participants.ts";
 import type { Simulation } from "./simulation.ts";
 
-/** One saga of the world. */
+/** One saga of the simulation. */
 export interface Instance {
   readonly id: string;
   readonly definition: SagaDefinition;
@@ -25,7 +25,7 @@ export interface Instance {
   /** As it was decided, before it was stored. */
   memory: SagaState;
   version: number;
-  /** Places of incidents that nobody has closed. */
+  /** Places of open incidents. */
   incidents: (readonly string[])[];
   /** What a person decided, by place. */
   readonly byHand: Set<string>;
@@ -62,8 +62,8 @@ export class LocalWorker {
   readonly #processes = new Map<string, Process>();
   readonly #claims = new Map<string, number>();
 
-  constructor(world: Simulation) {
-    this.#simulation = world;
+  constructor(simulation: Simulation) {
+    this.#simulation = simulation;
   }
 
   isDown(instance: Instance): boolean {
@@ -95,43 +95,44 @@ export class LocalWorker {
 
   /** Its own writes and the transition are one: either both or none. */
   #inside(instance: Instance, process: Process, work: LocalWork): void {
-    const world = this.#simulation;
+    const simulation = this.#simulation;
     if (process.down) return;
     const { place, undo, epoch, attempt } = work;
     const effort = undo ? instance.state.records[place]?.undo : instance.state.records[place];
     process.running.delete(formatWork(work));
     if (effort?.status !== "in_progress" || effort.epoch !== epoch || effort.attempt !== attempt) return;
     const input = { kind: "worked", place, undo, epoch, attempt } as const;
-    if (world.trouble(10)) {
-      const permanent = world.choices.chance(30);
-      world.apply(instance, {
+    if (simulation.trouble(10)) {
+      const permanent = simulation.choices.chance(30);
+      simulation.apply(instance, {
         ...input,
         outcome: { kind: "failed", error: "rolled back", certain: true, permanent },
       });
       return;
     }
     const outcome = undo
-      ? world.service.undo(instance.id, place, "done", epoch, true)
-      : (world.service.inside(instance.id, place),
+      ? simulation.service.undo(instance.id, place, "done", epoch, true)
+      : (simulation.service.inside(instance.id, place),
         { kind: "done", result: { round: readRound(place) } } as const);
-    world.apply(instance, { ...input, outcome });
+    simulation.apply(instance, { ...input, outcome });
   }
 
   #outside(instance: Instance, process: Process, work: LocalWork): void {
-    const world = this.#simulation;
-    const plain = world.findParticipant(work.place) === "plain";
+    const simulation = this.#simulation;
+    const plain = simulation.findParticipant(work.place) === "plain";
     const report = (outcome: WorkOutcome): void => this.#reportOutcome(instance, process, work, outcome);
     const afterwards = (delayMs: number, run: () => void): void =>
-      world.at(delayMs, () => {
+      simulation.at(delayMs, () => {
         if (!process.down) run();
       });
-    if (!world.trouble(20)) return afterwards(5 + world.delay(), () => report(this.#do(instance, work)));
+    if (!simulation.trouble(20))
+      return afterwards(5 + simulation.delay(), () => report(this.#do(instance, work)));
     switch (
-      world.choices.of(["throws", "did, then throws", "hangs", "dies before", "dies after", "zombie"])
+      simulation.choices.of(["throws", "did, then throws", "hangs", "dies before", "dies after", "zombie"])
     ) {
       case "throws":
         return afterwards(10, () =>
-          report({ ...failed, ...(world.choices.chance(30) ? { permanent: true } : {}) }),
+          report({ ...failed, ...(simulation.choices.chance(30) ? { permanent: true } : {}) }),
         );
       case "did, then throws":
         return afterwards(10, () => {
@@ -141,10 +142,10 @@ export class LocalWorker {
       case "hangs":
         afterwards((work.step.timeoutMs ?? LEASE_MS) + GRACE_MS, () => {
           report({ kind: "unknown", error: "it did not end in time" });
-          if (!world.choices.chance(60)) return;
-          afterwards(world.delay(), () => {
+          if (!simulation.choices.chance(60)) return;
+          afterwards(simulation.delay(), () => {
             const late = this.#do(instance, work);
-            if (late.kind === "done" && (plain || world.choices.chance(70)))
+            if (late.kind === "done" && (plain || simulation.choices.chance(70)))
               this.#reportLate(instance, work, late);
           });
         });
@@ -158,7 +159,7 @@ export class LocalWorker {
         });
       case "zombie":
         return afterwards(10, () => {
-          if (!plain) world.at(LEASE_MS + world.delay(), () => void this.#do(instance, work));
+          if (!plain) simulation.at(LEASE_MS + simulation.delay(), () => void this.#do(instance, work));
           this.#die(instance, process);
         });
     }
@@ -184,7 +185,7 @@ export class LocalWorker {
     this.#simulation.sendInput(instance.id, workedInput(work, outcome));
   }
 
-  /** Nobody hears of what it had in hand; somebody else takes over when its lease has run out. */
+  /** Its work in flight is not reported; another worker takes over when its lease has run out. */
   #die(instance: Instance, process: Process): void {
     process.down = true;
     this.#simulation.log(() => `the process of ${instance.id} dies`);

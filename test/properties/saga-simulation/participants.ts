@@ -103,7 +103,7 @@ export class OurConsumer {
   }
 }
 
-/** Somebody outside, who knows what he is asked for by its key. */
+/** An external service, which recognises repeated requests by their key. */
 export class KeyedService {
   readonly #known = new Map<string, "done" | "refused" | "undone" | "cancelled">();
   readonly #ledger: Ledger;
@@ -148,15 +148,15 @@ export class KeyedService {
 export class Network {
   readonly #simulation: Simulation;
 
-  constructor(world: Simulation) {
-    this.#simulation = world;
+  constructor(simulation: Simulation) {
+    this.#simulation = simulation;
   }
 
   send(command: Command): void {
-    const world = this.#simulation;
-    if (world.trouble(4)) return world.log(() => `command ${command.id} is lost`);
+    const simulation = this.#simulation;
+    if (simulation.trouble(4)) return simulation.log(() => `command ${command.id} is lost`);
     this.#deliverLater(command);
-    if (world.trouble(8)) this.#deliverLater(command);
+    if (simulation.trouble(8)) this.#deliverLater(command);
   }
 
   #deliverLater(command: Command): void {
@@ -164,21 +164,21 @@ export class Network {
   }
 
   #arrive(command: Command): void {
-    const world = this.#simulation;
+    const simulation = this.#simulation;
     const handling = this.#chooseHandling(command.undo);
     const outcome = this.#handleCommand(command, handling);
-    world.log(
+    simulation.log(
       () =>
         `command ${command.id} (${command.undo ? "undo" : "do"} ${command.place}) → ${outcome?.kind ?? "duplicate"}`,
     );
     // A person may bring a dead letter back to life, long after.
-    if (handling === "give up" && world.trouble(15)) this.#deliverLater(command);
+    if (handling === "give up" && simulation.trouble(15)) this.#deliverLater(command);
     if (outcome === undefined) return;
-    // Who does not remember what was taken back must at least be heard.
-    const mustBeHeard = outcome.kind === "done" && world.findParticipant(command.place) === "plain";
-    if (!mustBeHeard && world.trouble(5)) return world.log(() => `reply to ${command.id} is lost`);
+    // The reply of a participant without memory must at least arrive.
+    const mustArrive = outcome.kind === "done" && simulation.findParticipant(command.place) === "plain";
+    if (!mustArrive && simulation.trouble(5)) return simulation.log(() => `reply to ${command.id} is lost`);
     this.#reply(command, outcome);
-    if (world.trouble(8)) this.#reply(command, outcome);
+    if (simulation.trouble(8)) this.#reply(command, outcome);
   }
 
   #reply({ sagaId, id }: Command, outcome: WorkOutcome): void {
@@ -186,9 +186,9 @@ export class Network {
   }
 
   #chooseHandling(undo: boolean): Handling {
-    const world = this.#simulation;
-    if (world.trouble(undo ? 6 : 8)) return "give up";
-    return world.trouble(undo ? 3 : 8) ? "refuse" : "done";
+    const simulation = this.#simulation;
+    if (simulation.trouble(undo ? 6 : 8)) return "give up";
+    return simulation.trouble(undo ? 3 : 8) ? "refuse" : "done";
   }
 
   #handleCommand(command: Command, handling: Handling): WorkOutcome | undefined {

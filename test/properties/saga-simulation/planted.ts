@@ -11,7 +11,7 @@ type Ports = Parameters<Engine>[3];
 
 /** Engines with one mistake each, which the checks have to find. */
 export const planted = {
-  "what nobody knows about is not undone": (definition, snapshot, input, ports) =>
+  "a step of unknown outcome is not undone": (definition, snapshot, input, ports) =>
     pretendUndone(definition, decide(definition, snapshot, input, ports), snapshot, ports),
 
   "the first is undone first": (definition, snapshot, input, ports) => {
@@ -60,7 +60,7 @@ export const planted = {
     };
   },
 
-  "an event is for whoever waits for one of its name": (definition, snapshot, input, ports) => {
+  "an event goes to every step that waits for its name": (definition, snapshot, input, ports) => {
     if (input.kind !== "event") return decide(definition, snapshot, input, ports);
     const key = definition.key(snapshot.input);
     const data = { ...(input.data as object), key, other: key };
@@ -90,7 +90,7 @@ export const planted = {
     };
   },
 
-  "nobody is called": (...given) => {
+  "no incident is opened": (...given) => {
     const decision = decide(...given);
     return { ...decision, effects: decision.effects.filter(({ kind }) => kind !== "open incident") };
   },
@@ -103,7 +103,7 @@ export const planted = {
       : decision;
   },
 
-  "the parent is not told": (...given) => {
+  "the parent gets no outcome": (...given) => {
     const decision = decide(...given);
     return { ...decision, effects: decision.effects.filter(({ kind }) => kind !== "tell parent") };
   },

@@ -31,7 +31,7 @@ export class Simulation {
   readonly choices: Choices;
   readonly weather: FaultLevel;
   readonly instances = new Map<string, Instance>();
-  /** What came to pass, so that nobody believes a world in which nothing happens. */
+  /** What came to pass, so that nobody believes a simulation in which nothing happens. */
   readonly reached = new Set<string>();
   readonly ledger = new Ledger();
   readonly consumer = new OurConsumer(this.ledger, this.reached);
@@ -99,7 +99,7 @@ export class Simulation {
     return !this.healed && this.weather > 0 && this.choices.chance(percent * this.weather);
   }
 
-  /** A while: mostly short, sometimes longer than anybody waits. */
+  /** A delay: mostly short, sometimes longer than every timeout. */
   delay(): number {
     const spans = this.weather === 0 || this.healed ? 2 : 6;
     return [10, 900, 3_000, 12_000, 45_000, 200_000][this.choices.upTo(spans)] ?? 10;
@@ -283,42 +283,42 @@ export interface Run {
 
 const by = { actor: "bob", reason: "test" };
 
-/** One saga from its first to its last moment; then whatever is parked is settled by hand, which must end it. */
+/** Runs one saga to its end; then every parked step is settled by hand, which must end it. */
 export function simulate(choices: Choices, engine: typeof decide = decide, tracing = false): Run {
   const generated = generateSaga(choices);
-  const world = new Simulation(choices, generated, engine, tracing);
-  world.start(generated.definition, { key: "k" });
-  const [root] = world.instances.values();
-  if (root !== undefined && world.weather > 0) {
+  const simulation = new Simulation(choices, generated, engine, tracing);
+  simulation.start(generated.definition, { key: "k" });
+  const [root] = simulation.instances.values();
+  if (root !== undefined && simulation.weather > 0) {
     for (let count = choices.of([0, 0, 1, 2]); count > 0; count -= 1) {
       const kind = choices.of(["cancel", "compensate"]);
-      world.at(world.delay() + world.delay(), () => {
-        const all = [...world.instances.values()];
-        world.apply(all[choices.upTo(all.length)] ?? root, { kind, by });
+      simulation.at(simulation.delay() + simulation.delay(), () => {
+        const all = [...simulation.instances.values()];
+        simulation.apply(all[choices.upTo(all.length)] ?? root, { kind, by });
       });
     }
   }
-  world.run();
-  if (world.violations.length === 0) check(world);
-  const statuses = [...world.instances.values()].map(({ status }) => status);
-  if (world.violations.length === 0) rescue(world);
-  const { violations, trace, decisions, reached } = world;
+  simulation.run();
+  if (simulation.violations.length === 0) check(simulation);
+  const statuses = [...simulation.instances.values()].map(({ status }) => status);
+  if (simulation.violations.length === 0) rescue(simulation);
+  const { violations, trace, decisions, reached } = simulation;
   return { violations, trace, taken: choices.taken, statuses, decisions, reached };
 }
 
 /** A parked saga is no dead end: a person who settles what is stuck brings it to its end. */
-function rescue(world: Simulation): void {
-  world.healed = true;
-  for (let count = 0; count < 60 && world.violations.length === 0; count += 1) {
-    const parked = [...world.instances.values()].find(({ status }) => status === "failed");
+function rescue(simulation: Simulation): void {
+  simulation.healed = true;
+  for (let count = 0; count < 60 && simulation.violations.length === 0; count += 1) {
+    const parked = [...simulation.instances.values()].find(({ status }) => status === "failed");
     if (parked === undefined) break;
     const before = parked.version;
-    for (const place of parked.incidents[0] ?? []) world.decideManually(parked, place, "settle");
+    for (const place of parked.incidents[0] ?? []) simulation.decideManually(parked, place, "settle");
     if (parked.version === before) break;
-    world.run();
+    simulation.run();
   }
-  for (const { id, status } of world.instances.values()) {
-    if (!hasEnded(status)) world.complain(`${id}: nobody can bring it to an end: it is ${status}`);
+  for (const { id, status } of simulation.instances.values()) {
+    if (!hasEnded(status)) simulation.complain(`${id}: no operator can end it: it is ${status}`);
   }
 }
 

@@ -16,7 +16,7 @@ test("H4, test_end_to_end_flow: written, relayed, published, consumed", async ()
   expect(transport.published).toHaveLength(1);
 });
 
-// A worker that was killed leaves its lease and its lanes behind. Nobody has to find a stuck row and requeue it: when the
+// A worker that was killed leaves its lease and its lanes behind. No job has to find stuck rows and requeue them: when the
 // lease is over, the lanes are free.
 test("A8, H4, test_worker_crash_recovery: what a dead worker had claimed is sent by another", async () => {
   const { bus, pool, statuses, transport } = await documentBus({ optimistic: false });
@@ -60,7 +60,7 @@ test("H4, test_database_connection_loss: with every connection cut the worker re
 });
 
 // The documents charge a broker's outage to the messages, so a long one sends everything to the dead letters. Here
-// nothing is charged: the destination rests, longer each time, and goes on when the broker is back.
+// nothing is charged: the destination rests, longer each time, and continues when the broker is back.
 test("H4, test_broker_unavailable: an outage costs no attempts, and everything is sent when it is over", async () => {
   const { bus, statuses, rows, transport, observer } = await documentBus({ optimistic: false });
   await bus.run();

@@ -5,7 +5,7 @@ import { Charge, Order, Refund, sagaFixture } from "../../support/saga-fixture.t
 
 // Scenarios of the design documents, under their names: what they say about the state of a saga.
 
-// In the documents the second worker is told of the conflict and is left alone with it. Here it decides again on what the
+// In the documents the second worker gets an error for the conflict. Here it decides again on what the
 // first one wrote, so neither answer is lost.
 test("H4, test_optimistic_concurrency_conflict: two workers decide on one version; the slower one decides again", async () => {
   const { bus, another, pool, ends, lines } = await sagaFixture();
@@ -41,7 +41,7 @@ test("H4, test_optimistic_concurrency_conflict: two workers decide on one versio
     0;
   const version = await readVersion();
 
-  // Who heard the reply has written the next version and not committed it when who printed decides on the one before.
+  // The worker that got the reply has written the next version and not committed it when the printing worker decides on the one before.
   const gate = await pool.connect();
   onTestFinished(() => gate.release(true));
   await gate.query(

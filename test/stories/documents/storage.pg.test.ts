@@ -17,7 +17,7 @@ test("A1, H4, test_atomic_save_and_outbox: what fails before the commit leaves n
   expect(await statuses()).toEqual([]);
 });
 
-test("A1, H4, test_atomic_save_and_outbox: the same in a transaction of the caller's own", async () => {
+test("A1, H4, test_atomic_save_and_outbox: state and event commit together in the caller's transaction", async () => {
   const { bus, pool, rows, statuses } = await documentBus();
   await pool.query("create table state (id text primary key)");
   const client = await pool.connect();
@@ -30,7 +30,7 @@ test("A1, H4, test_atomic_save_and_outbox: the same in a transaction of the call
   expect(await statuses()).toEqual([]);
 });
 
-test("A3, H4, test_idempotent_outbox_insert: the same id twice is one message, the first one", async () => {
+test("A3, H4, test_idempotent_outbox_insert: one id twice is one message, the first one", async () => {
   const { bus, rows } = await documentBus({ optimistic: false });
   const publish = (attempt: number) =>
     bus.transaction((tx) => bus.publish(tx, TestEvent, { attempt }, { id: "event-1" }));
@@ -40,7 +40,7 @@ test("A3, H4, test_idempotent_outbox_insert: the same id twice is one message, t
 });
 
 // The documents lock rows and skip locked ones. Here workers lease lanes, passing over those another is taking, so that a
-// row needs no claim of its own and the order of a key is kept. What matters is the same: no message is taken twice.
+// row needs no own claim and the order of a key is kept. The promise is the same: no message is taken twice.
 test("A6, H4, test_claim_uses_skip_locked: two workers share the messages, and none is sent by both", async () => {
   const { bus, another, transport, rows } = await documentBus({ optimistic: false });
   const other = another("worker-2");

@@ -56,7 +56,7 @@ test("G7, G14, restore from backup: a person erased since is erased again, and w
 
   const before = new Runbook("erasure-request", url, env);
   await before.done("Fix", { "subject-file": file("subject", "c-ada"), number: "12" });
-  // Then somebody empties a table, in the wrong window.
+  // Then a table is emptied by mistake.
   await pool.query("delete from sagabox.outbox");
   const lost = new Runbook("restore-from-backup", url, env);
   const [verify, audit, list] = await lost.follow("First look");

@@ -18,7 +18,7 @@ vi.setConfig({ testTimeout: 300_000 });
 const Placed = event("order.placed", { schema: z.object({ id: z.string() }), key: ({ id }) => id });
 const later = { timeout: 60_000 };
 
-/** A primary, a standby that follows it, and the address by which everybody finds the primary. */
+/** A primary, a standby that follows it, and the address of the current primary. */
 async function twoServers() {
   const folder = serverFolder("sagabox-failover-");
   chmodSync(folder, 0o755);
@@ -83,7 +83,7 @@ test("G7, G14, database fail-over: a standby without the last transactions takes
   await placeOrder(shop, "early");
   await expect.poll(() => atStandby(handled), later).toEqual(["early"]);
   await expect.poll(() => atStandby(unsent), later).toEqual([]);
-  // Written and replicated, but sent only after the standby has heard the last of its primary.
+  // Written and replicated, but sent only after the standby has received the last of its primary.
   broker.goDown();
   await placeOrder(shop, "kept");
   await expect.poll(() => atStandby(placed), later).toEqual(["early", "kept"]);
@@ -93,7 +93,7 @@ test("G7, G14, database fail-over: a standby without the last transactions takes
   for (const seen of [atPrimary, atMail]) {
     await expect.poll(() => seen(handled), later).toEqual(["early", "kept", "lost"]);
   }
-  // Whoever has sent a message and could not write so yet writes it to the new primary instead, and does not send again.
+  // A worker that has sent a message but not recorded it yet records it at the new primary, and does not send again.
   await expect.poll(() => atPrimary(unsent), later).toEqual([]);
   await primary.killImmediately();
 
@@ -113,7 +113,7 @@ test("G7, G14, database fail-over: a standby without the last transactions takes
   expect(missing).toMatchObject({ code: 1, stderr: expect.stringContaining(lost) });
   expect(await atStandby(placed)).toEqual(["early", "kept"]);
 
-  // As the page says: the same as after a restore. Consumers outside take all of it for duplicates.
+  // As the page says, and as after a restore: external consumers take all of it for duplicates.
   const restore = new Runbook("restore-from-backup", address.url, {
     SAGABOX_KEY_RING: ["a", "index"].map((key) => `${key} ${randomBytes(32).toString("base64")}`).join("\n"),
   });

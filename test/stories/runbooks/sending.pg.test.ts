@@ -83,7 +83,7 @@ test("G7, broker down: messages wait and drain by themselves; what the broker lo
   expect(book.forgotten).toEqual([]);
 });
 
-test("G7, database fail-over: every connection is cut, work goes on, and the runbook finds nothing to repair", async () => {
+test("G7, database fail-over: every connection is cut, work continues, and the runbook finds nothing to repair", async () => {
   const { url, open, name } = await openService();
   const bus = open();
   const seen: string[] = [];

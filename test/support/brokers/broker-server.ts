@@ -11,15 +11,15 @@ export interface BrokerServer {
   readonly folder: string;
   /** SIGKILL, and the process is gone. The data stay. */
   kill(): Promise<void>;
-  /** It stands still, with everything it was told, or goes on. */
+  /** Stops the process with all its state, or continues it. */
   signal(word: "SIGSTOP" | "SIGCONT"): void;
-  /** Up again on the same port with the same data; resolves when clients are served. */
+  /** Starts it again on the same port with the same data; resolves when clients are served. */
   start(): Promise<void>;
   /** Stops it cleanly and removes everything. */
   stop(): Promise<void>;
 }
 
-/** The server, or why there is none here. */
+/** A started server, or the reason why there is none. */
 export type BrokerFound = { readonly server: BrokerServer } | { readonly missing: string };
 
 /** CI must not pass because a server was not there. */
@@ -76,7 +76,7 @@ const starts: Readonly<Record<BrokerKind, (company: ProcessOptions) => Promise<B
   nats: async (company) => (await import("./nats-server.ts")).startNATS(company),
 };
 
-/** A server of our own, or why there is none. */
+/** Starts a server, or returns the reason why there is none. */
 export function startBroker(kind: BrokerKind, company: ProcessOptions = {}): Promise<BrokerFound> {
   return starts[kind](company);
 }

@@ -7,7 +7,7 @@ import type { BrokerKind } from "./broker-server.ts";
 export interface BrokerTestOptions {
   /** What a silent member held is given to others after a few seconds. */
   readonly quickly?: boolean;
-  /** Whether an event that nobody reads is an error, where the broker does not keep it. Default "reject". */
+  /** Whether an event without a reader is an error, on brokers that do not keep it. Default "reject". */
   readonly unrouted?: "reject" | "drop";
 }
 

@@ -88,7 +88,7 @@ export interface KafkaPorts {
 
 /** One node's part in a cluster of brokers that are their own controllers. */
 export interface KafkaQuorum {
-  /** The id of the cluster, the same for all nodes. */
+  /** The id of the cluster; all nodes have the same. */
   readonly cluster: string;
   /** Counts from 1. */
   readonly node: number;
@@ -101,13 +101,13 @@ export interface KafkaTestOptions {
   readonly quorum?: KafkaQuorum;
   /** The largest heap of the process in MB. Default 512. */
   readonly heapMb?: number;
-  /** Clients are told this port instead of the broker's own: that of a proxy in front of it. */
+  /** The port that the broker advertises to clients: that of a proxy in front of it. */
   readonly advertisedPort?: number;
   /** Listeners with TLS. */
   readonly tls?: { readonly keystore: string; readonly password: string };
   /** Listeners that ask who is there: each name may log in with PLAIN and with SCRAM. */
   readonly users?: Readonly<Record<string, string>>;
-  /** Checks rights; these users may do everything, as may whoever comes without a name. */
+  /** Checks rights; these users may do everything, as may clients without a name. */
   readonly superUsers?: readonly string[];
   readonly settings?: Readonly<Record<string, string>>;
 }

@@ -113,7 +113,7 @@ interface Written {
 }
 
 /**
- * A RabbitMQ of our own. All it needs to know lies in its folder, which its port names, so that a test in another
+ * A RabbitMQ server. Its state is stored in a folder named after its port, so that a test in another
  * process may take hold of the server of the run, kill it and start it again.
  */
 export class RabbitServer implements BrokerServer {

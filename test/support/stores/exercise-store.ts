@@ -42,7 +42,7 @@ async function listKeys(store: BlobStore, prefix: string): Promise<string[]> {
   return keys.toSorted();
 }
 
-/** What every store must do, whoever wrote it. */
+/** The promises that every store must keep. */
 export function exerciseStore(name: string, open: () => Promise<BlobStore>): void {
   test(`${name}: what was put can be read again, byte by byte`, async () => {
     const store = await open();
@@ -73,7 +73,7 @@ export function exerciseStore(name: string, open: () => Promise<BlobStore>): voi
     },
   );
 
-  test(`${name}: what is not there is told as missing`, async () => {
+  test(`${name}: a missing payload is reported as missing`, async () => {
     const store = await open();
     const key = newKey();
     await expect(async () => read(store, key)).rejects.toMatchObject({

@@ -35,7 +35,7 @@ export async function payloadHarness(options: Partial<BusOptions> = {}) {
     use: await count("blob_use"),
     chunk: await count("blob_chunk"),
   });
-  /** As if everything had happened so many days earlier: archive, dead letters and sagas are gone by then. */
+  /** Moves all timestamps this many days back: archive, dead letters and sagas have expired by then. */
   const age = async (days: number): Promise<void> => {
     await pool.query(`update sagabox.blob set stored_at = stored_at - interval '${days} days'`);
     await pool.query(`update sagabox.blob_use set used_at = used_at - interval '${days} days'`);
@@ -94,7 +94,7 @@ export function payloadSuite(transport: () => Transport): void {
   });
 
   test(
-    "data that the broker could not carry arrives, whatever the threshold says",
+    "data that the broker could not carry arrives, for every threshold",
     { timeout: 120_000 },
     async () => {
       const carrying = transport();
@@ -164,7 +164,7 @@ export interface Passed {
   readonly grownMb: number;
 }
 
-/** Sends 64 MB through a bus that is not running yet, and tells what arrived and what it cost in memory. */
+/** Sends 64 MB through a bus that is not running yet, and returns what arrived and what it cost in memory. */
 export async function passLargeAttachment(
   bus: Bus,
   options: { readonly subject?: string } = {},
@@ -179,7 +179,7 @@ export async function passLargeAttachment(
     }
   };
   let resolve: (what: { bytes: number; sha256: string }) => void = () => undefined;
-  const arrived = new Promise<{ bytes: number; sha256: string }>((told) => (resolve = told));
+  const arrived = new Promise<{ bytes: number; sha256: string }>((settle) => (resolve = settle));
   bus.on(Uploaded, { consumer: "files", deadline: "60s" }, async ({ data }, { open }) => {
     const hash = createHash("sha256");
     let bytes = 0;
@@ -202,5 +202,5 @@ export async function passLargeAttachment(
 }
 
 export const passed = { bytes: SIZE, sameBytes: true };
-/** Far below the 64 MB, and above what pieces on their way, a broker's client and its buffers take. */
+/** Far below the 64 MB, and above what pieces in flight, a broker's client and its buffers take. */
 export const MAX_GROWTH_MB = 40;

@@ -81,7 +81,7 @@ interface Question {
   readonly body: Buffer;
 }
 
-/** How many uploads are told of at once: few, so that a test needs more than one page. */
+/** Uploads per page: few, so that a test needs more than one page. */
 const PAGE = 2;
 const BUCKET = "payloads";
 
@@ -116,7 +116,7 @@ export class MultipartServer {
     return `${this.#scheme}://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** As a process does that is killed: begins, uploads some of it, and is never heard of again. */
+  /** Begins an upload and sends a part of it, like a process that is killed. */
   leave(key: string, begunAt: Date): void {
     this.#begun += 1;
     const id = `upload-${String(this.#begun).padStart(4, "0")}`;
@@ -133,7 +133,7 @@ export class MultipartServer {
     }));
   }
 
-  /** When this part arrives the server is gone, without an answer, and nobody can connect any more. */
+  /** When this part arrives, the server closes without an answer and refuses connections. */
   dieAtPart(number: number): void {
     this.#lastPart = number;
   }
@@ -213,7 +213,7 @@ export class MultipartServer {
     return { body: "<CompleteMultipartUploadResult></CompleteMultipartUploadResult>" };
   }
 
-  // In order of their keys, and of their ids where they share one; whatever the marker names may be gone by now.
+  // In order of their keys, and of their ids where they share one; the marker's key may be deleted by now.
   #listUploads(prefix: string, query: URLSearchParams): Answer {
     const uploadKey = (key: string, id: string): string => `${key} ${id}`;
     const after = uploadKey(query.get("key-marker") ?? "", query.get("upload-id-marker") ?? "");

@@ -102,7 +102,7 @@ test("E4: what could not be sent is replayed to the relay, which has to run", as
   const id = await publish(1);
   await bus.deadLetters.bury(id, { actor: "ann", reason: "too early" });
   expect(await bus.deadLetters.planReplay({ origin: "outbox" })).toMatchObject({
-    letters: 1,
+    deadLetters: 1,
     groups: [{ notRunning: "no worker sends from the outbox; start one, then run this again" }],
   });
   await bus.run();

@@ -18,7 +18,7 @@ vi.setConfig({ testTimeout: 120_000 });
 const golden = new URL("../../test/support/cli-json-shapes.txt", import.meta.url);
 
 /** Data of the application, and what each kind of action or transition writes down about itself. */
-const anything = ["data", "headers", "input", "result", "changes", "before", "after", "keys"];
+const anything = ["data", "headers", "input", "result", "newState", "oldState", "before", "after", "keys"];
 
 /** The recorded shapes by command line. */
 function recorded(): ReadonlyMap<string, string> {

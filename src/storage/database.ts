@@ -1,6 +1,6 @@
 import type { Statement } from "./statement.ts";
 
-/** Text, number, boolean or null: every placeholder carries a cast, so that each driver sends the same bytes. */
+/** A parameter value. Every placeholder in our SQL has a cast, so all drivers send the same bytes. */
 export type Param = string | number | boolean | null;
 
 export interface Rows<R> {
@@ -11,15 +11,15 @@ export interface Rows<R> {
 }
 
 export interface RunLimits {
-  /** How long the statement may go unanswered before its connection counts as hung and is destroyed. */
+  /** After this many milliseconds without an answer the connection counts as hung and is destroyed. */
   readonly deadlineMs?: number;
 }
 
-/** Anything that runs SQL inside some transaction: a caller's client, or one of ours. */
+/** Runs SQL inside a transaction, on the caller's client or on one of ours. */
 export interface Queryable {
-  /** Set where somebody else ends the transaction, and may have ended it before a statement arrives. */
+  /** Set if the caller ends the transaction, which may then end before a statement arrives. */
   readonly borrowed?: true;
-  /** Where the driver knows: whether the transaction is still there, as far as it has heard. */
+  /** Returns whether the transaction is still open. Missing if the driver does not know. */
   readonly isOpen?: () => boolean;
   run<R = Record<string, unknown>>(
     statement: Statement,
@@ -28,7 +28,7 @@ export interface Queryable {
   ): Promise<Rows<R>>;
 }
 
-/** What a handler or a `bus.transaction()` gets: plain SQL, inside the transaction that we will commit. */
+/** Plain SQL for handlers and `bus.transaction()`, inside the transaction that sagabox will commit. */
 export interface Sql {
   query<R = Record<string, unknown>>(
     text: string,
@@ -41,60 +41,63 @@ export interface Notification {
   readonly payload: string;
 }
 
-/** One connection held for as long as its owner lives. A session that broke is replaced, never repaired. */
+/** One connection, kept until its owner releases it. A broken session is replaced, never repaired. */
 export interface Session extends Queryable {
   readonly broken: boolean;
-  listen(channel: string, hear: (notification: Notification) => void): Promise<void>;
-  onBreak(told: () => void): void;
-  /** Gives the connection back, or destroys it when anything about it is in doubt. */
+  listen(channel: string, onNotification: (notification: Notification) => void): Promise<void>;
+  /** Calls the listener when the connection breaks. */
+  onBreak(listener: () => void): void;
+  /** Gives the connection back to the pool, or destroys it if `destroy` is true or the connection is broken. */
   release(destroy?: boolean): void;
 }
 
 export interface TransactionOptions {
   readonly isolation?: "read committed" | "repeatable read" | "serializable";
-  /** The server ends a transaction that sits idle for longer: a stopped process must not keep its locks. */
+  /** The server ends a transaction that is idle for longer (milliseconds), so a stopped process does not keep its locks. */
   readonly idleTimeoutMs?: number;
-  /** A statement that waits longer for what another transaction holds fails. */
+  /** A statement that waits longer than this for a lock (milliseconds) fails. */
   readonly lockTimeoutMs?: number;
   /**
-   * How long each of our own statements in it, and its COMMIT, may go unanswered before the connection counts as hung and is
-   * destroyed. SQL given to `query` has no such limit: its author knows how long it takes.
+   * After this many milliseconds without an answer to one of our own statements or to the COMMIT, the connection counts as
+   * hung and is destroyed. SQL given to `query` has no such limit: only its author knows how long it takes.
    */
   readonly statementMs?: number;
-  /** The same for BEGIN, which a living server answers at once. Default: `statementMs`. */
+  /** The limit for BEGIN in milliseconds, which a working server answers immediately. Default: `statementMs`. */
   readonly beginMs?: number;
 }
 
-/** Said right behind a COMMIT, on the same connection and outside the transaction. Nobody waits for it. */
+/**
+ * A statement that is sent directly after a COMMIT, on the same connection. The caller of `commit` does not wait for it.
+ */
 export interface AfterCommitStatement {
   readonly statement: Statement;
   readonly params: readonly Param[];
-  /** Hears when it has left; `answered` resolves when the server has answered, whatever it said. */
+  /** Called when the statement was sent. `answered` resolves when the server has answered, also with an error. */
   readonly onSent: (answered: Promise<unknown>) => void;
 }
 
-/** A statement that travels with the COMMIT. */
+/** A statement that is sent in one packet with the COMMIT. */
 export interface CommitStatement {
   readonly statement: Statement;
   readonly params: readonly Param[];
   /**
-   * Turns the error that answers this very statement into the one that `commit` throws. User code can raise any SQLSTATE,
-   * so a SQLSTATE means something to us only as the answer to a statement of ours.
+   * Turns the error that the server answers to this statement into the one that `commit` throws. User code can raise any
+   * SQLSTATE, so only the answer to one of our own statements may be interpreted.
    */
   readonly explain?: (error: unknown) => unknown;
 }
 
-/** A transaction that we own: its COMMIT is ours to send and its answer ours to read. */
+/** A transaction that sagabox begins and commits. */
 export interface OwnedTransaction extends Queryable, Sql {
   readonly isolation: NonNullable<TransactionOptions["isolation"]>;
   readonly open: boolean;
-  /** The connection under it is gone. Known for certain only after `commit` or `rollback`. */
+  /** True if the connection is gone. Certain only after `commit` or `rollback`. */
   readonly lost: boolean;
-  /** What the server or the driver said when the connection ended, if they did. */
+  /** The error of the server or the driver when the connection ended, if there was one. */
   readonly lostCause: unknown;
-  /** False where the driver hides statements that other code runs on the same connection, such as savepoints. */
+  /** False if the driver hides statements that other code runs on the same connection, such as savepoints. */
   readonly seesEverything: boolean;
-  /** Awaited before SQL of the user's that makes, releases or rolls back to a savepoint. */
+  /** Awaited before SQL of the user creates, releases or rolls back to a savepoint. */
   beforeSavepoint?: () => Promise<void>;
   /**
    * Sends the statements and the COMMIT in one go; resolves only when the server answered COMMIT. Throws
@@ -104,27 +107,27 @@ export interface OwnedTransaction extends Queryable, Sql {
   commit(last?: readonly CommitStatement[], afterword?: AfterCommitStatement): Promise<Rows<unknown>[]>;
   /** Throws TRANSACTION_COMMITTED when SQL inside may have committed the transaction: a retry would repeat it. */
   rollback(): Promise<void>;
-  /** Ends the connection under a transaction whose owner gave up; whatever it still tries fails. */
+  /** Ends the connection. Later statements of the transaction fail. */
   destroy(): void;
 }
 
-/** What became of the connections of a pool. */
+/** How many connections of a pool exist, are idle, and are waited for. */
 export interface PoolUsage {
   readonly total: number;
   readonly idle: number;
-  /** Callers that wait for one. */
+  /** Callers that wait for a connection. */
   readonly waiting: number;
 }
 
 export interface Database extends Queryable {
-  /** How many connections there can be at once. */
+  /** The largest number of connections. */
   readonly size: number;
-  /** Undefined where that cannot be told. */
+  /** The use of the connections. Undefined if the pool does not report it. */
   usage?(): PoolUsage | undefined;
-  /** A connection of its own, for as long as the owner needs it. The limits are those of each of its statements. */
+  /** Opens a dedicated connection. `settings` are set for the session; `limits` apply to each of its statements. */
   session(purpose: string, settings?: Readonly<Record<string, string>>, limits?: RunLimits): Promise<Session>;
   begin(options?: TransactionOptions): Promise<OwnedTransaction>;
-  /** Runs a statement by itself as `run` does, and sends it before whatever else waits for this turn of the event loop. */
+  /** Runs a statement like `run`, but sends it before other work that waits for this turn of the event loop. */
   runImmediately?(statement: Statement, params: readonly Param[], limits?: RunLimits): Promise<unknown>;
   close(): Promise<void>;
 }

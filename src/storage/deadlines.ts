@@ -3,10 +3,10 @@ import type { Database } from "./database.ts";
 // How long a statement may go unanswered before its connection counts as hung. The table in
 // docs/guides/running.md says which applies where.
 
-/** Upkeep, checks and operations of people: they may read whole tables, and nothing waits for them. */
+/** For maintenance, checks and operators: their statements may read whole tables, and nothing waits for them. */
 export const MAX_STATEMENT_MS = 600_000;
 
-/** Our own statements in a transaction of the application's: its caller waits. */
+/** For our statements in a transaction of the application, whose caller waits. */
 export const CALLER_STATEMENT_MS = 30_000;
 
 const MIN_LEASED_STATEMENT_MS = 1_000;
@@ -19,7 +19,7 @@ export function leasedStatementMs(leaseMs: number): number {
   return Math.max(MIN_LEASED_STATEMENT_MS, leaseMs / 2);
 }
 
-/** The same database, whose statements have this deadline unless their caller sets another. */
+/** Wraps a database so that its statements have this deadline, unless the caller sets another. */
 export function limitStatements(database: Database, deadlineMs: number): Database {
   return {
     get size() {

@@ -1,5 +1,5 @@
-// PostgreSQL, seen from sagabox: the port that rooms speak SQL through, the drivers behind it, the schema and
-// its migrations, and the word for each answer of the server that a person can act on.
+// PostgreSQL: the interface through which other rooms run SQL, its drivers, the schema and its migrations, and the errors
+// that explain answers of the server.
 export type {
   AfterCommitStatement,
   Database,

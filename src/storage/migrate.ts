@@ -37,7 +37,10 @@ export interface MigrationStatus {
   readonly pending: readonly Migration[];
 }
 
-/** Forward only, one transaction each, under one lock: any number of processes may start at once. */
+/**
+ * Applies the missing migrations, each in a transaction of its own, and returns them. A lock lets any number of processes
+ * start at the same time. Throws if the database is not UTF-8, or if its schema was made by other or newer migrations.
+ */
 export async function migrateUp(
   database: Database,
   schema: string,
@@ -106,7 +109,7 @@ async function applyMigration(tx: OwnedTransaction, migration: Migration, quoted
   }
 }
 
-// What stands in the way, such as a view of somebody's own, is named only there. Other details may quote rows.
+// The detail names the object that is in the way, such as a view of the user. Details of other errors may quote rows.
 function describeMigrationError(error: unknown): string {
   const { message, detail } = error as Error & { readonly detail?: string };
   const namesOnly =

@@ -8,14 +8,14 @@ export interface NotificationsOptions {
   readonly database: Database;
   readonly channel: string;
   readonly hear: (payload: string) => void;
-  /** The connection was lost and is back: whatever was said meanwhile was not heard. */
+  /** Called when the connection is back after a loss. Notifications sent in between were missed. */
   readonly onGap: () => void;
   readonly onError: (error: unknown) => void;
-  /** How often the idle connection is asked whether it is still there. Default 15,000. */
+  /** Interval in milliseconds of the check that the idle connection still answers. Default 15,000. */
   readonly keepAliveMs?: number;
 }
 
-/** LISTEN on a connection of its own that comes back by itself. Notifications are hints; polling is the truth. */
+/** LISTEN on a dedicated connection that reconnects after a loss. Notifications are only hints: polling finds every row. */
 export class Notifications implements Service {
   readonly #options: NotificationsOptions;
   readonly #loop: Loop;
@@ -41,7 +41,7 @@ export class Notifications implements Service {
     this.#session = undefined;
   }
 
-  // A connection that only listens says nothing when it hangs, so it is asked now and then.
+  // A connection that only listens does not show that it hangs, so it is checked at intervals.
   async #listen(): Promise<number> {
     const { keepAliveMs = KEEP_ALIVE_MS } = this.#options;
     if (this.listening) {
@@ -60,13 +60,15 @@ export class Notifications implements Service {
   }
 }
 
-/** Never inside a business transaction: a NOTIFY there makes every commit of the cluster wait in one line. */
+/**
+ * Sends a notification. Never call it inside a business transaction: a NOTIFY there serializes all commits of the server.
+ */
 export async function notify(database: Database, channel: string, payload: string): Promise<void> {
   const { statement, params } = notifyStatement(channel, payload);
   await (database.runImmediately?.(statement, params) ?? database.run(statement, params));
 }
 
-/** The same to be said behind a COMMIT. */
+/** A notification to be sent after a COMMIT. */
 export function notifyStatement(
   channel: string,
   payload: string,

@@ -50,7 +50,7 @@ export async function hasOwnSessions(database: Database): Promise<boolean> {
   }
 }
 
-// Between two statements a pooler gives the session of one connection to the next that asks.
+// Between two statements, a pooler gives the session of one connection to the next client that needs one.
 async function shareBackend(first: Queryable, second: Queryable): Promise<boolean> {
   const before = await readBackendPid(first);
   if (before === undefined) return false;

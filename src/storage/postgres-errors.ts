@@ -26,7 +26,7 @@ export const SQLSTATE = {
 
 export function sqlState(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
-  // EPIPE has five letters too: it is Node's word for a connection that is gone, and the server never said it.
+  // EPIPE looks like a SQLSTATE but is Node's code for a lost connection.
   return typeof error.code === "string" && /^(?!EPIPE)[0-9A-Z]{5}$/.test(error.code) ? error.code : undefined;
 }
 
@@ -34,7 +34,7 @@ export function sqlState(error: unknown): string | undefined {
 // or was made in a read-only phase and stays read-only for as long as it lives.
 const SESSION_ENDED = /^(08...|57P..|25P03|25P04|25006)$/;
 
-/** True when the server answered with an error and goes on listening; otherwise the connection is not to be trusted. */
+/** True if the server answered with an error and keeps the session; otherwise the connection must not be used again. */
 export function sessionSurvives(error: unknown): boolean {
   const state = sqlState(error);
   return state !== undefined && !SESSION_ENDED.test(state);
@@ -45,7 +45,7 @@ export function isReadOnlyRefusal(error: unknown): boolean {
   return sqlState(error) === SQLSTATE.readOnlyTransaction && !isRaisedByUserCode(error);
 }
 
-/** Says what to do about a write of ours that the server refused because it is read-only; others pass unchanged. */
+/** Turns the refusal of a write by a read-only server into an error that says what to do. Other errors pass unchanged. */
 export function explainReadOnly(error: unknown): unknown {
   if (!isReadOnlyRefusal(error)) return error;
   return readOnlyDatabase(errorText(error), error);
@@ -61,7 +61,7 @@ export function readOnlyDatabase(detail: string, cause?: unknown): SagaboxError 
   );
 }
 
-/** A connection that could not be made, in words. All of these count as the database's failure, never a message's. */
+/** Describes a failure to connect. Such a failure never counts as an attempt of a message. */
 export function connectFailure(error: unknown): unknown {
   if (isSagaboxError(error)) return error;
   return new SagaboxError("STORAGE_UNAVAILABLE", `${connectProblem(error)} (${describeDetail(error)}).`, {
@@ -91,14 +91,14 @@ const NOT_MIGRATED: readonly string[] = [
   SQLSTATE.invalidSchema,
 ];
 
-/** Who is meant to do what failed, as `sagabox roles sql` names them. */
+/** The role that needs the missing right, as `sagabox roles sql` names it. */
 export type NeededRole =
   "owner" | "writer" | "relay" | "consumer" | "saga" | "viewer" | "operator" | "privacy";
 
-// Those in whose transactions the user's own statements run as well.
+// Roles in whose transactions statements of the user run as well.
 const BUSINESS_ROLES: readonly (NeededRole | undefined)[] = ["writer", "consumer"];
 
-/** Turns the server's answers that a person can act on into errors that say how; others pass unchanged. */
+/** Turns errors of the server that an operator can act on into errors that say what to do. Other errors pass unchanged. */
 export function explainPostgresError(error: unknown, schema: string, needs?: NeededRole): unknown {
   if (isSagaboxError(error)) return error;
   const state = sqlState(error);
@@ -122,7 +122,7 @@ export function explainPostgresError(error: unknown, schema: string, needs?: Nee
   return error;
 }
 
-/** A schema by another name than the usual has to be named to the command as well; or it is a slip. */
+/** Adds SAGABOX_SCHEMA to the command if the schema is not the default one. */
 export function migrateRemedy(schema: string): string {
   const name = schema.replaceAll('"', "");
   const run =
@@ -148,7 +148,10 @@ const PARTITION = /_(?:\d+|default)$/;
 
 let objectNames: ReadonlySet<string> | undefined;
 
-/** Whether the server speaks of a table, view, function or sequence of ours: where a right lacks it tells no schema. */
+/**
+ * Whether the error names one of our tables, views, functions or sequences. The server omits the schema if a right is
+ * missing.
+ */
 function mentionsOwnObject(message: string): boolean {
   objectNames ??= new Set([
     "schema_migration",

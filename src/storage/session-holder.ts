@@ -2,7 +2,7 @@ import { systemClock } from "../runtime/index.ts";
 import type { Database, Queryable, Session } from "./database.ts";
 import { serverIdentity } from "./statements.ts";
 
-/** Which server answers on a session, and since when: while it does, that server has not crashed. */
+/** Identifies the server of a session by its start time and address. While it is unchanged, the server has not crashed. */
 export interface SessionOrigin {
   readonly server: string;
   readonly sinceMs: number;
@@ -10,7 +10,7 @@ export interface SessionOrigin {
 
 const origins = new WeakMap<Queryable, SessionOrigin>();
 
-/** Unknown for one that was not asked, and for one that was opened on a standby. */
+/** Undefined for a session without `knowsOrigin`, or one that was opened on a standby. */
 export function findOrigin(session: Queryable): SessionOrigin | undefined {
   return origins.get(session);
 }
@@ -20,7 +20,7 @@ export class SessionHolder {
   readonly #open: () => Promise<Session>;
   #session: Promise<Session> | undefined;
 
-  /** `knowsOrigin`: its server is asked who it is, and keeps its memory for large answers. */
+  /** With `knowsOrigin`, each new session reads which server it is on, and the server keeps memory for large answers. */
   constructor(
     database: Database,
     purpose: string,
@@ -38,7 +38,7 @@ export class SessionHolder {
     const known = this.#session;
     const session = await known?.catch(() => undefined);
     if (session !== undefined && !session.broken) return session;
-    // Whoever asked at the same time has opened one already; a second would never be given back.
+    // Another caller may have opened a session in the meantime; a second one would never be released.
     if (this.#session !== known) return this.get();
     session?.release(true);
     const opened = this.#open();
@@ -47,7 +47,7 @@ export class SessionHolder {
   }
 
   async close(): Promise<void> {
-    // One that was opened instead of a broken one while we waited must be given back too.
+    // A session that replaced a broken one in the meantime must be released, too.
     while (this.#session !== undefined) {
       const closing = this.#session;
       const session = await closing.catch(() => undefined);
@@ -86,7 +86,10 @@ export function limitLockWait(ms: number): Readonly<Record<string, string>> {
   return { lock_timeout: `${Math.ceil(ms)}ms` };
 }
 
-/** Our statements are written for their indexes; a table that grew a minute ago must not change the plan. */
+/**
+ * Settings that keep plans on indexes: our statements are written for them, and a table that just grew must not change
+ * that.
+ */
 export const steadyPlans: Readonly<Record<string, string>> = {
   datestyle: "ISO",
   jit: "off",
@@ -98,8 +101,8 @@ export const steadyPlans: Readonly<Record<string, string>> = {
 };
 
 /**
- * For statements that name the rows they end. A table that was empty when it was vacuumed looks as if it had one row;
- * the server then walks it from end to end for each of those named. Bitmaps can only be made of what is looked up.
+ * Settings for statements that settle rows by their keys. The planner expects one row in a table that was empty when it was
+ * vacuumed, and would then scan the whole index for each key. A bitmap scan can only look keys up.
  */
 export const settlingPlans: Readonly<Record<string, string>> = {
   ...steadyPlans,

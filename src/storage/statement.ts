@@ -2,7 +2,7 @@
 export interface Statement {
   readonly name: string;
   readonly text: string;
-  /** Name and text in one: two schemas on one connection must not share a prepared statement. */
+  /** Name and fingerprint of the text: two schemas on one connection must not share a prepared statement. */
   readonly preparedName: string;
 }
 
@@ -17,12 +17,12 @@ function fingerprint(text: string): string {
   return (hash >>> 0).toString(36);
 }
 
-/** A text that came from anywhere, as PostgreSQL can keep it: it stores no NUL. */
+/** Replaces NUL characters, which PostgreSQL cannot store in text. */
 export function replaceNul(text: string): string {
   return text.includes("\0") ? text.replaceAll("\0", "\uFFFD") : text;
 }
 
-/** A list as one text parameter (`$1::text::text[]`): arrays survive every driver this way. */
+/** Encodes an array as one text parameter (`$1::text::text[]`), which every driver passes unchanged. */
 export function toArrayLiteral(values: readonly (string | number | bigint | boolean | null)[]): string {
   let literal = "{";
   for (let i = 0; i < values.length; i++) {
@@ -35,7 +35,7 @@ export function toArrayLiteral(values: readonly (string | number | bigint | bool
 function toArrayElement(value: string | number | bigint | boolean | null): string {
   if (value === null) return "NULL";
   if (typeof value !== "string") return String(value);
-  const isPlain = !value.includes('"') && !value.includes("\\"); // searched for faster than a pattern is
+  const isPlain = !value.includes('"') && !value.includes("\\"); // faster than a regular expression
   return isPlain ? `"${value}"` : `"${value.replace(ESCAPED, "\\$&")}"`;
 }
 

@@ -1,13 +1,13 @@
 import { defineStatement } from "./statement.ts";
 
-/** SQL of the migration runner. `schema` is quoted already; the lock is one per schema name. */
+/** SQL of the migration runner. `schema` must be quoted. There is one lock per schema name. */
 export function migrationStatements(schema: string) {
   return {
     lock: defineStatement(
       "sagabox.migrate.lock",
       `select pg_advisory_xact_lock(hashtextextended('sagabox.migrate.' || $1::text, 0))`,
     ),
-    // Somebody's long transaction must not make the whole service queue up behind a waiting ALTER.
+    // While an ALTER waits for a long transaction, all other statements on the table wait behind it. So the wait is short.
     lockTimeout: defineStatement(
       "sagabox.migrate.lock_timeout",
       `select set_config('lock_timeout', '10s', true)`,
@@ -49,14 +49,14 @@ export function migrationStatements(schema: string) {
   };
 }
 
-/** The first statement of the printed SQL. It refuses what `migrateUp` refuses. */
+/** The first statement of the printed SQL. It rejects encodings that `migrateUp` rejects. */
 export const ENCODING_GUARD = `do $guard$ begin
   if current_setting('server_encoding') <> 'UTF8' then
     raise exception 'Database "%" has the encoding %, but must have UTF8.', current_database(), current_setting('server_encoding');
   end if;
 end $guard$`;
 
-/** One migration with its ledger entry, for people who apply it with their own tool. */
+/** One migration with its ledger entry, for users who apply it with their own tool. */
 export function migrationScript(
   schema: string,
   migration: { version: number; name: string; breaking: boolean; checksum: string; sql: string },
@@ -70,7 +70,7 @@ values (${version}, ${quoteLiteral(name)}, ${breaking}, ${quoteLiteral(checksum)
 commit;`;
 }
 
-/** The process of the server that answers. */
+/** The process id of the server process of this session. */
 export const backend = defineStatement("sagabox.session.backend", "select pg_backend_pid() as pid");
 export const PING = defineStatement("sagabox.ping", "select 1");
 
@@ -84,8 +84,8 @@ export const NOTIFY = defineStatement("sagabox.notify", "select pg_notify($1::te
 
 export const backendPid = defineStatement("sagabox.session.backend_pid", "select pg_backend_pid() as pid");
 
-// The text of a blocking query is left out on purpose: it may hold personal data. The start of a transaction of another role
-// is visible only to members of pg_read_all_stats, and so is the type of a process of the server such as autovacuum.
+// The text of the blocking query is left out because it may hold personal data. Only members of pg_read_all_stats see when
+// a transaction of another role began, and the type of a server process such as autovacuum.
 export const blockingSessions = defineStatement(
   "sagabox.session.blockers",
   `select blocker.pid,
@@ -99,9 +99,9 @@ export const blockingSessions = defineStatement(
     limit 5`,
 );
 
-// Which server answers, unless it is a standby: a session on one outlives its promotion. By the way one large block is freed:
-// the C library of most servers gives memory back to the system after every large answer and gets it again for the next, page
-// by page, which is an eighth of what a read costs. It stops doing so once it has freed one block that is larger than those.
+// Identifies the server, unless it is a standby, because a session outlives the promotion of its standby. Freeing one large
+// block also changes how the C library of most servers manages memory: until then it returns memory to the system after each
+// large answer and requests it again page by page for the next, which is an eighth of the cost of a read.
 export const serverIdentity = defineStatement(
   "sagabox.session.opened_on",
   `select case when not pg_is_in_recovery() then concat_ws(' ', extract(epoch from pg_postmaster_start_time()),

@@ -89,7 +89,7 @@ const forbidden: readonly (readonly [RoleName | "every role", string])[] = [
     "privacy",
     `insert into sagabox.gdpr_erasure_log (${erasure}, id) overriding system value values (${anErasure}, 1)`,
   ],
-  ...["id", "xid", "at"].flatMap((column) => [
+  ...["id", "xid", "timestamp"].flatMap((column) => [
     [
       "every role",
       `insert into sagabox.saga_audit_log (${line}, ${column}) values (${aLine}, default)`,

@@ -3,7 +3,7 @@ import { after, systemClock, yieldToEventLoop, type CancelTimer } from "../../ru
 import { cancelStatement } from "./cancel-statement.ts";
 import type { PgClient, UsedPool } from "./pg-shape.ts";
 
-/** How long a connection that is given up may take to say goodbye before its socket is destroyed. */
+/** How many milliseconds a discarded connection may take to end before its socket is destroyed. */
 const MAX_TERMINATE_MS = 1_000;
 
 const NO_TIMER: CancelTimer = () => undefined;
@@ -92,7 +92,7 @@ function noAnswerError(what: string, deadlineMs: number): SagaboxError {
   return new SagaboxError(
     "STORAGE_UNAVAILABLE",
     `The database did not answer ${what} within ${deadlineMs} ms. Its connection was closed and is replaced. ` +
-      "If this goes on, look at the network and the pooler, and in pg_stat_activity for locks and slow statements.",
+      "If this happens again, look at the network and the pooler, and in pg_stat_activity for locks and slow statements.",
   );
 }
 
@@ -116,13 +116,13 @@ export function watchPool(pool: UsedPool): ConnectionWatch {
   return watch;
 }
 
-/** Gives up a connection that may hang: its socket is closed at once, without a Terminate message. */
+/** Discards a connection that may hang: closes its socket immediately, without a Terminate message. */
 export function destroyClient(client: PgClient): void {
   client.connection?.stream?.destroy?.();
   client.release(true);
 }
 
-/** Ends a connection that is not to be reused. Says goodbye, but does not wait for a server that keeps silent. */
+/** Ends a connection that must not be reused. Sends a Terminate message, but does not wait long for the server. */
 export function endClient(client: PgClient): void {
   const { stream } = client.connection ?? {};
   client.release(true);

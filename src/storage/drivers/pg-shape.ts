@@ -1,4 +1,4 @@
-/** The slice of the `pg` package that we use; the user's own copy fits it. */
+/** The part of a `pg` client that we use. The user's own copy of pg fits it. */
 export interface PgResult {
   readonly rows: unknown[];
   readonly rowCount: number | null;
@@ -13,9 +13,9 @@ export interface PgQuery {
 
 export type PgCallback = (error: unknown, result?: PgResult) => void;
 
-/** The socket of a client; other drivers of the same shape may have none. */
+/** The socket of a client. Other drivers with this interface may have none. */
 export interface PgStream {
-  /** Holding it back for a moment makes one packet of several messages. */
+  /** Collects writes, so that several messages leave as one packet. */
   cork?(): void;
   uncork?(): void;
   destroy?(): void;
@@ -45,7 +45,7 @@ export interface PgClient {
   readonly connection?: { readonly stream?: PgStream };
 }
 
-/** A `pg.Pool`, of whatever version: wide on purpose, since its overloads fit no narrower shape. */
+/** A `pg.Pool` of any version. The type is wide because the overloads of pg fit no narrower one. */
 export interface PgPool {
   connect: (...args: never[]) => unknown;
   end: (...args: never[]) => unknown;
@@ -53,7 +53,7 @@ export interface PgPool {
   readonly options?: { readonly max?: number; readonly connectionTimeoutMillis?: number | undefined };
 }
 
-/** The same pool as we use it. */
+/** The part of a pool that we use. */
 export interface UsedPool {
   on(event: "error", hear: (error: Error) => void): unknown;
   on(event: "connect" | "remove", hear: (client: PgClient) => void): unknown;

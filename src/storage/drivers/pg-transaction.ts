@@ -36,7 +36,9 @@ const MARK_CHECK: CommitStatement = {
 /** A statement that is not answered yet. */
 interface InFlight {
   readonly text: unknown;
-  /** Tags of its savepoints that have not come yet. Read from the text when a tag comes that may be one of them. */
+  /**
+   * Command tags of its savepoints that have not arrived yet. Computed from the text when the first one may have arrived.
+   */
   savepointTags?: string[];
 }
 
@@ -44,8 +46,8 @@ const returnTrue = (): boolean => true;
 const returnFalse = (): boolean => false;
 
 /**
- * A transaction whose BEGIN travels with its first statement and whose COMMIT travels with its last ones.
- * Nothing is believed until the server has answered COMMIT to the COMMIT.
+ * A transaction that sends BEGIN with its first statement and COMMIT with its last ones. It counts as committed only when
+ * the server has answered the COMMIT with the tag COMMIT.
  */
 export class PgTransaction implements OwnedTransaction {
   readonly isolation: Isolation;
@@ -66,11 +68,11 @@ export class PgTransaction implements OwnedTransaction {
   #refused: SagaboxError | undefined;
   #asked = false;
   #lost: { readonly cause: unknown } | undefined;
-  /** Something was written, so the server and this transaction are not read-only, unless its own SQL made it so. */
+  /** A write succeeded, so neither the server nor this transaction is read-only, unless SQL of the user made it so. */
   #hasWritten = false;
   /** The first write was refused: the connection leads to a standby, or was made in a read-only phase. */
   #isReadOnly = false;
-  /** Resolves when the afterword is answered: true unless it failed. */
+  /** Resolves when the statement after the COMMIT is answered: true unless it failed. */
   #afterCommitAnswer: Promise<boolean> | undefined;
 
   constructor(client: PgClient, options: TransactionOptions, connection: ConnectionWatch) {
@@ -114,7 +116,7 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   query<R>(text: string, params: readonly unknown[] = []): Promise<Rows<R>> {
-    // A text by itself is cheaper for the driver; what is none must not pass for a query of its own, nor for a callback.
+    // A plain string is cheaper for the driver. A value of another type must not be taken for a query object or a callback.
     if (typeof text !== "string" || typeof params === "function")
       return this.#send<R>(() => sendQuery(this.#client, { text, values: params }), text);
     const values = Array.isArray(params) && params.length === 0 ? undefined : params;
@@ -170,7 +172,7 @@ export class PgTransaction implements OwnedTransaction {
     this.#release(!answered);
   }
 
-  // A server that does not answer must not keep the connection: without it, it rolls back all the same.
+  // If the server does not answer, the connection is ended; the server then rolls back anyway.
   #isAnsweredInTime(rolledBack: Promise<unknown>): Promise<boolean> {
     return withDeadline(rolledBack.then(returnTrue, returnFalse), ROLLBACK_MS, returnFalse);
   }
@@ -187,7 +189,7 @@ export class PgTransaction implements OwnedTransaction {
 
   async #send<R>(send: () => Promise<PgResult>, text: unknown): Promise<Rows<R>> {
     this.#assertOpen();
-    // Outside the transaction that was begun, a statement would be committed by itself or by the wrong COMMIT.
+    // Outside its transaction, a statement would be committed alone or by the wrong COMMIT.
     if (this.#watch?.interference !== undefined) throw transactionInterference(this.#watch.interference);
     this.#asked = true;
     const answer = this.#begun === undefined ? this.#sendFirst(send) : send();
@@ -198,7 +200,7 @@ export class PgTransaction implements OwnedTransaction {
       return toRows<R>(result);
     } catch (error) {
       this.#noticeReadOnly(error);
-      if (error instanceof Error) Error.captureStackTrace(error); // the server's answer leads to no line of the caller's
+      if (error instanceof Error) Error.captureStackTrace(error); // the stack of the server's error names no line of the caller
       throw error;
     } finally {
       this.#inFlight.delete(answer);
@@ -208,7 +210,7 @@ export class PgTransaction implements OwnedTransaction {
   #sendFirst(send: () => Promise<PgResult>): Promise<PgResult> {
     const stream = this.#client.connection?.stream;
     stream?.cork?.();
-    process.nextTick(() => stream?.uncork?.()); // whatever is asked before anybody waits comes along
+    process.nextTick(() => stream?.uncork?.()); // statements sent in the same turn leave in the same packet
     void this.#begin();
     return send();
   }
@@ -221,13 +223,13 @@ export class PgTransaction implements OwnedTransaction {
     if (this.#begun === undefined) {
       this.#begun = runTextInTime(this.#client, this.#connection, this.#beginText, {
         deadlineMs: this.#beginMs,
-        // Called before the next answer is read, so no tag of this transaction is missed, and none from before is heard.
+        // Called before the next answer is read, so every tag of this transaction is seen, and no earlier one.
         onAnswer: () => {
           if (this.#asked && !this.#released)
             this.#watch = new TransactionWatch(this.#client, this.#takeExpected);
         },
       });
-      this.#begun.catch((reason: unknown) => void (this.#notBegun = { reason })); // told again by whoever needs it
+      this.#begun.catch((reason: unknown) => void (this.#notBegun = { reason })); // rethrown where it is needed
     }
     return this.#begun;
   }
@@ -242,7 +244,7 @@ export class PgTransaction implements OwnedTransaction {
     return false;
   };
 
-  /** What is sent meanwhile leaves as one packet. */
+  /** Statements sent while `send` runs leave as one packet. */
   #sendTogether<T>(send: () => T): T {
     const stream = this.#client.connection?.stream;
     stream?.cork?.();
@@ -253,7 +255,7 @@ export class PgTransaction implements OwnedTransaction {
     }
   }
 
-  // A driver that has no such mode must not look as if it had.
+  // Does not add the property to a driver without this mode.
   #setPipeline(on: boolean): void {
     if (this.#client.pipeline !== undefined) this.#client.pipeline = on;
   }
@@ -275,7 +277,7 @@ export class PgTransaction implements OwnedTransaction {
     const failed = answers[failedAt] as PromiseRejectedResult | undefined;
     const commit = answers.at(-1);
     if (commit?.status === "rejected" && !isRollback(commit.reason)) {
-      // User code can raise what the server says when it ends a session; then the session is still there.
+      // User code can raise the SQLSTATE that the server uses when it ends a session; the session is then still open.
       const isAlive = sqlState(commit.reason) !== undefined && (await this.#isAnsweredInTime(this.#probe()));
       if (!isAlive) this.#lost ??= { cause: commit.reason };
       this.#release(true);
@@ -312,7 +314,7 @@ export class PgTransaction implements OwnedTransaction {
     );
   }
 
-  // The COMMIT was never sent, so this is a clear no rather than an unknown.
+  // The COMMIT was never sent, so the transaction certainly did not commit.
   #assertNotLost(): void {
     if (this.#lost === undefined && !this.#released) return;
     this.#release(true);
@@ -359,8 +361,8 @@ function toQuery({ statement, params }: CommitStatement): PgQuery {
   return { name: statement.preparedName, text: statement.text, values: params };
 }
 
-// Users may hand in anything, and the driver makes JSON of it. If it fails at that it closes the prepared statement, of
-// which it goes on to think that it is there, and the COMMIT that is sent behind it commits without it.
+// Users may pass any value, and the driver encodes it as JSON. If that fails, the driver closes the prepared statement but
+// still considers it open, and the COMMIT sent after it would commit without this statement.
 function assertAllWritable(params: readonly unknown[]): void {
   for (const param of params)
     if (typeof param === "object" && param !== null && !ArrayBuffer.isView(param)) JSON.stringify(param);
@@ -372,7 +374,7 @@ function toRows<R>(result: PgResult): Rows<R> {
 
 const LEAVE_IT = "Leave that to sagabox: return to commit, throw to roll back.";
 
-/** `command` was to be sent through the transaction, and was not. */
+/** The error for a `command` that should have been sent through the transaction, but was not. */
 function commandRefused(command: string): SagaboxError {
   return new SagaboxError(
     "TRANSACTION_CLOSED",
@@ -380,7 +382,7 @@ function commandRefused(command: string): SagaboxError {
   );
 }
 
-/** Statements on the connection of a transaction have ended it, or used savepoints that were not seen in time. */
+/** The error for statements that ended the transaction on its connection, or used savepoints that were noticed too late. */
 function transactionInterference(interference: Interference): SagaboxError {
   switch (interference) {
     case "committed":
@@ -409,7 +411,7 @@ function transactionInterference(interference: Interference): SagaboxError {
   }
 }
 
-/** The server no longer has the transaction that was begun, and only it knows how that one ended. */
+/** The error for a transaction that the server no longer has. Only the server knows how it ended. */
 function replacedByOther(): SagaboxError {
   return new SagaboxError(
     "TRANSACTION_COMMITTED",
@@ -435,7 +437,9 @@ function commitUnknown(cause: unknown): SagaboxError {
   );
 }
 
-/** A COMMIT that fails with a SQLSTATE of its own (a deferred constraint, a serialisation failure) is a clear no. */
+/**
+ * Whether a COMMIT failed with a SQLSTATE (deferred constraint, serialization failure): then it certainly did not commit.
+ */
 function isRollback(reason: unknown): boolean {
   const state = sqlState(reason);
   return state !== undefined && !state.startsWith("08") && !state.startsWith("57P");

@@ -8,17 +8,19 @@ export function isPgTooOld(client: object): boolean {
   return !("getTransactionStatus" in client);
 }
 
-/** Without that word a message could be written outside the transaction it belongs to, and nobody would notice. */
+/**
+ * The error for clients that hide their transaction status: a message could be written outside its transaction, unnoticed.
+ */
 export function pgTooOldError(installed: string | undefined = readInstalledVersion()): SagaboxError {
   const [major = 0, minor = 0] = (installed ?? "").split(".").map(Number);
-  // A newer one beside it is another copy than the one that this client came from.
+  // If the installed version is new enough, the client came from another copy.
   const isIt =
     installed !== undefined &&
     (major < MIN_VERSION[0] || (major === MIN_VERSION[0] && minor < MIN_VERSION[1]));
   const found = isIt ? `; pg ${installed} is installed` : "";
   return new SagaboxError(
     "STORAGE_CLIENT_TOO_OLD",
-    `This client cannot tell whether it is inside a transaction; those of pg can since ${MIN_VERSION.join(".")}${found}. ` +
+    `This client does not report whether it is inside a transaction. Clients of pg do since ${MIN_VERSION.join(".")}${found}. ` +
       `Install pg ${MIN_VERSION.join(".")} or newer (\`npm install pg@${MIN_VERSION[0]}\`), and only one copy of it (\`npm ls pg\`).`,
   );
 }

@@ -24,9 +24,9 @@ import { runStatementInTime, runTextInTime } from "./send-query.ts";
 import { setConfig } from "./statements.ts";
 
 const ACQUIRE_DEADLINE_MS = 10_000;
-/** How long the connections of a pool that closes may take to say goodbye. */
+/** How many milliseconds the connections of a closing pool may take to end. */
 const CLOSE_MS = 500;
-/** Of a statement by itself that lost against another and changed nothing, as under a role that is stricter by default. */
+/** Attempts of a single statement that failed in a conflict and changed nothing, as under a stricter default isolation. */
 const MAX_CONNECT_ATTEMPTS = 10;
 /** Wait before a statement that conflicted with another transaction runs again. */
 const CONFLICT_BACKOFF = { firstMs: 2, maxMs: 1_000, jitter: 1 };
@@ -120,7 +120,9 @@ export class PgDatabase implements Database {
     throw pgTooOldError();
   }
 
-  /** A pool of the user's own stays open. Connections that do not end in time are destroyed: they would keep the process. */
+  /**
+   * A pool of the user's own stays open. Connections that do not end in time are destroyed: they would keep the process.
+   */
   async close(): Promise<void> {
     if (this.#options.pool !== undefined) return;
     this.#closed = true;
@@ -139,7 +141,7 @@ export class PgDatabase implements Database {
     return this.#used === undefined ? this.#pool.then(from) : from(this.#used);
   }
 
-  /** With a promise whoever waits for the same turn of the event loop would go first; and each has its price. */
+  /** Uses a callback: a promise would let other work of this turn of the event loop go first, and costs more. */
   #connect(
     pool: UsedPool,
     take: (client: PgClient) => void,
@@ -153,7 +155,7 @@ export class PgDatabase implements Database {
     };
     let giveUp: CancelTimer | undefined;
     const handOver = (error?: unknown, client?: PgClient): void => {
-      if (over || (client === undefined && error === undefined)) return; // a pool may say it twice
+      if (over || (client === undefined && error === undefined)) return; // a pool may call back twice
       over = true;
       giveUp?.();
       if (client === undefined) fail(connectFailure(error));
@@ -167,7 +169,7 @@ export class PgDatabase implements Database {
       }
     };
     pool.connect(handOver)?.then((client) => handOver(undefined, client), handOver);
-    // A pool that has one at hand gives it away in the next tick, before this one: no need to watch the time.
+    // A pool with an idle connection answers in the next tick, before this one, and needs no timer.
     process.nextTick(() => {
       if (!over) giveUp = after(ACQUIRE_DEADLINE_MS, tooLate, timer);
     });
@@ -176,7 +178,7 @@ export class PgDatabase implements Database {
   #explainNoConnection(): unknown {
     if (!this.#answered) return connectFailure(new Error(`no answer within ${ACQUIRE_DEADLINE_MS} ms`));
     const { pool } = this.#options;
-    // In such a pool a connection attempt that hangs keeps its place for good, and it is not ours to end.
+    // In such a pool a hanging connection attempt occupies its slot forever, and only the pool could end it.
     const isUnlimited = pool !== undefined && !((pool.options?.connectionTimeoutMillis ?? 0) > 0);
     return new SagaboxError(
       "STORAGE_UNAVAILABLE",
@@ -243,7 +245,7 @@ function busStoppedError(): SagaboxError {
   );
 }
 
-/** A pool or a connection URL; anything else is refused with a hint. */
+/** Accepts a pool or a connection URL. Throws with a hint for any other value. */
 export function pgDatabase(source: PgPool | string, maxConnections?: number): PgDatabase {
   if (typeof source === "string") {
     return new PgDatabase({ url: source, ...(maxConnections === undefined ? {} : { maxConnections }) });
@@ -252,10 +254,10 @@ export function pgDatabase(source: PgPool | string, maxConnections?: number): Pg
   throw new SagaboxError("OPTIONS_INVALID", "`database` must be a pg.Pool or a postgres:// URL.");
 }
 
-/** Our statements lock what they decide about and look again; a role whose default is stricter would make them fail. */
+/** Our statements lock rows and re-read them; under a stricter default isolation of the role they would fail. */
 const ISOLATION = { default_transaction_isolation: "read committed" };
 
-/** One connection with settings of its own, whose statements are sent one behind the other. */
+/** One connection with its own settings. It sends its statements without waiting for the answers between them. */
 class PgSession implements Session {
   readonly #client: PgClient;
   readonly #breakListeners: (() => void)[] = [];
@@ -272,7 +274,7 @@ class PgSession implements Session {
     this.#watch = watch;
     this.#deadlineMs = deadlineMs;
     this.#pipelined = client.pipeline !== undefined;
-    if (this.#pipelined) client.pipeline = true; // what is asked meanwhile leaves at once, and the server goes on with it
+    if (this.#pipelined) client.pipeline = true; // later statements are sent immediately, while the server works on earlier ones
     client.on("error", () => this.#markBroken());
     client.on("end", () => this.#markBroken());
   }
@@ -293,7 +295,7 @@ class PgSession implements Session {
   ): Promise<Rows<R>> {
     const send = (): Promise<PgResult> =>
       runStatementInTime(this.#client, this.#watch, { statement, params, deadlineMs });
-    // A driver that does not pipeline no longer wants to queue either: there one after the other.
+    // Drivers without pipelining deprecate their own queue, so statements are sent one after the other.
     const sent = this.#pipelined || this.#open === 0 ? send() : this.#last.then(send);
     this.#open += 1;
     this.#last = sent.catch(() => undefined);
@@ -321,11 +323,11 @@ class PgSession implements Session {
     );
   }
 
-  onBreak(told: () => void): void {
-    this.#breakListeners.push(told);
+  onBreak(listener: () => void): void {
+    this.#breakListeners.push(listener);
   }
 
-  // Its settings are not the pool's, so the connection ends with the session.
+  // The connection has other settings than those of the pool, so it ends with the session.
   release(destroy = false): void {
     if (this.#released) return;
     this.#released = true;
@@ -338,6 +340,6 @@ class PgSession implements Session {
   #markBroken(): void {
     if (this.#isBroken) return;
     this.#isBroken = true;
-    for (const told of this.#breakListeners) if (!this.#released) told();
+    for (const listener of this.#breakListeners) if (!this.#released) listener();
   }
 }

@@ -5,7 +5,7 @@ import type { Statement } from "../statement.ts";
 import type { ConnectionWatch } from "./connection-watch.ts";
 import type { PgCallback, PgClient, PgQuery, PgResult } from "./pg-shape.ts";
 
-/** One promise for a query, where the driver would make two. */
+/** Returns one promise per query; the driver would create two. */
 export function sendQuery(
   client: PgClient,
   query: PgQuery | string,
@@ -19,7 +19,7 @@ export function sendQuery(
   });
 }
 
-/** Runs a statement of ours. A connection that does not answer by the deadline is destroyed. */
+/** Runs one of our statements. A connection that does not answer by the deadline is destroyed. */
 export function runStatementInTime(
   client: PgClient,
   watch: ConnectionWatch,
@@ -71,8 +71,8 @@ function sendInTime(
 }
 
 /**
- * One promise for several that leave one behind the other, of which the last is a COMMIT: how each of them ended. After the
- * deadline those without an answer count as failed, and the connection is destroyed.
+ * Sends several queries, the last of which is a COMMIT, and resolves with the result of each. After the deadline, queries
+ * without an answer count as failed and the connection is destroyed.
  */
 export function runAllInTime(
   client: PgClient,
@@ -102,7 +102,9 @@ export function runAllInTime(
   });
 }
 
-/** Sends a query; `answered` is called before the answer to the next one is read, where the driver's own queries allow it. */
+/**
+ * Sends a query; `answered` is called before the answer to the next one is read, where the driver's own queries allow it.
+ */
 export function sendWithCallback(
   client: PgClient,
   query: PgQuery | string,
@@ -113,7 +115,7 @@ export function sendWithCallback(
     const Query = findDriverQueryClass(client);
     if (Query === undefined)
       return forwardResult(client.query(query, values), (result) => answered(null, result), answered);
-    // Whoever stands in the driver's place for everybody may promise something as well; the query itself tells the answer.
+    // A library that replaced `query` may return a promise of its own; the answer comes through the query object.
     forwardResult(client.query(createDriverQuery(Query, query, values, answered)), () => undefined, answered);
   } catch (error) {
     answered(error);
@@ -123,8 +125,7 @@ export function sendWithCallback(
 type DriverQueryClass = new (text: string, values: undefined, answered: PgCallback) => Writable<PgQuery>;
 type Writable<T> = { -readonly [Name in keyof T]: T[Name] };
 
-// Where somebody put another function in the place of `query`, to log or to count, that may know promises only; and so may
-// other drivers of the same shape.
+// A library that replaced `query`, to log or to count, may support promises only. So may other drivers with this interface.
 function findDriverQueryClass(client: PgClient): DriverQueryClass | undefined {
   const { constructor } = client as { readonly constructor: { readonly Query?: DriverQueryClass } };
   return Object.hasOwn(client, "query") || !Object.hasOwn(constructor, "Query")
@@ -132,7 +133,7 @@ function findDriverQueryClass(client: PgClient): DriverQueryClass | undefined {
     : constructor.Query;
 }
 
-// Of an object that is none of its own the driver would make a copy, member by member, for each statement.
+// The driver would copy a plain object member by member for each statement.
 function createDriverQuery(
   Query: DriverQueryClass,
   query: PgQuery | string,
@@ -140,7 +141,7 @@ function createDriverQuery(
   answered: PgCallback,
 ): PgQuery {
   const { text, name, values: own } = typeof query === "string" ? { text: query, values } : query;
-  // Given to the constructor, a function among them would pass for the callback.
+  // The constructor would take a function among the values for the callback.
   const asked = new Query(text, undefined, answered);
   asked.name = name;
   asked.values = own;

@@ -9,10 +9,12 @@ export interface TransactionControl {
 // END is looked for only where a statement can begin, since every CASE has one.
 const KEYWORD = /\b(?:savepoint|release|rollback|commit|abort|prepare)\b|(?:^|[;/\n\r])\s*end\b/i;
 
-// A body in standard SQL (BEGIN ATOMIC … END) has an END of its own. An END that is overlooked here is still seen on the wire.
+// A body in standard SQL (BEGIN ATOMIC … END) has an END of its own. An END that is overlooked here is still seen on the
+// wire.
 const SQL_BODY = /\batomic\b/i;
 
-// Each alternative ends at the end of the text at the latest, so none of them backtracks. A doubled quote reads as two strings.
+// Each alternative ends at the end of the text at the latest, so none of them backtracks. A doubled quote reads as two
+// strings.
 const TOKEN = new RegExp(
   [
     String.raw`\s+|--[^\n\r]*`,

@@ -5,22 +5,22 @@ interface Answer {
 interface ObservableClient {
   getTransactionStatus(): string | null;
   readonly connection: {
-    on(event: "readyForQuery", hear: (answer: Answer) => void): unknown;
-    removeListener(event: "readyForQuery", hear: (answer: Answer) => void): unknown;
+    on(event: "readyForQuery", listener: (answer: Answer) => void): unknown;
+    removeListener(event: "readyForQuery", listener: (answer: Answer) => void): unknown;
   };
 }
 
 /**
- * Calls back when the open transaction of a caller's `pg` client has ended, be it by COMMIT or by ROLLBACK. False when
- * this client cannot tell.
+ * Calls the listener when the open transaction of a caller's `pg` client ends, by COMMIT or by ROLLBACK. Returns false if
+ * the client does not report the end.
  */
-export function onTransactionEnd(client: object, told: () => void): boolean {
+export function onTransactionEnd(client: object, listener: () => void): boolean {
   if (!isObservable(client) || client.getTransactionStatus() !== "T") return false;
   const { connection } = client;
   const onReady = ({ status }: Answer): void => {
     if (status !== "I") return;
     connection.removeListener("readyForQuery", onReady);
-    told();
+    listener();
   };
   connection.on("readyForQuery", onReady);
   return true;

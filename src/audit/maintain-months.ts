@@ -1,5 +1,12 @@
 import type { Json } from "../message/index.ts";
-import { type Database, type OwnedTransaction, quoteSchema, SQLSTATE, sqlState } from "../storage/index.ts";
+import {
+  type Database,
+  type OwnedTransaction,
+  quoteSchema,
+  SQLSTATE,
+  sqlState,
+  TABLE_LOCK_IDLE_MS,
+} from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import {
   type MonthlyTable,
@@ -190,7 +197,7 @@ class MonthKeeper {
   }
 
   async #runExclusively(work: Work): Promise<MonthOutcome> {
-    const tx = await this.#database.begin({ idleTimeoutMs: 60_000 });
+    const tx = await this.#database.begin({ idleTimeoutMs: TABLE_LOCK_IDLE_MS });
     try {
       await tx.run(this.#sql.lockTimeout, [LOCK_TIMEOUT]);
       const { rows } = await tx.run<{ alone: boolean }>(this.#audit.alone, [this.#schema]);

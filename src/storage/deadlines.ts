@@ -9,6 +9,12 @@ export const MAX_STATEMENT_MS = 600_000;
 /** For our statements in a transaction of the application, whose caller waits. */
 export const CALLER_STATEMENT_MS = 30_000;
 
+/**
+ * How long a transaction that locks a table against publishers may wait for its own process. The server ends the
+ * transaction then, because the process may be paused, or its connection silent, while publishers wait.
+ */
+export const TABLE_LOCK_IDLE_MS = 5_000;
+
 const MIN_LEASED_STATEMENT_MS = 1_000;
 
 /**

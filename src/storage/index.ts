@@ -17,7 +17,13 @@ export type {
 export { defineStatement, replaceNul, toArrayLiteral, type Statement } from "./statement.ts";
 export { quoteSchema } from "./schema-name.ts";
 export { assertOwnSessions, hasOwnSessions } from "./pooler.ts";
-export { CALLER_STATEMENT_MS, leasedStatementMs, limitStatements, MAX_STATEMENT_MS } from "./deadlines.ts";
+export {
+  CALLER_STATEMENT_MS,
+  leasedStatementMs,
+  limitStatements,
+  MAX_STATEMENT_MS,
+  TABLE_LOCK_IDLE_MS,
+} from "./deadlines.ts";
 export { SQLSTATE, explainPostgresError, sqlState, type NeededRole } from "./postgres-errors.ts";
 export {
   assertMigrated,

@@ -197,7 +197,7 @@ export function anOutgoing({ message = {}, delayMs, ownId = false }: OutboxRow =
 
 /** A migrated schema `sagabox` in a database of the test's own, and the means to fill and read it. */
 export async function outboxDatabase() {
-  const { pool } = await temporaryDatabase({ migrated: true });
+  const { pool, url } = await temporaryDatabase({ migrated: true });
   const database = pgDatabase(pool);
   const observer = new RecordingObserver();
   const writer = new OutboxWriter("sagabox", observer);
@@ -206,5 +206,5 @@ export async function outboxDatabase() {
   const write = async (...wanted: readonly OutboxRow[]): Promise<readonly string[]> => [
     ...(await writer.write(database, wanted.map(anOutgoing))),
   ];
-  return { pool, database, observer, writer, rows, write };
+  return { pool, url, database, observer, writer, rows, write };
 }

@@ -15,6 +15,7 @@ export class Wire {
   #target = new URL("tcp://127.0.0.1:0");
   #state: "open" | "severed" | "swallowing" = "open";
   #lastMessage: string | undefined;
+  #lastBeforeSilence: string | undefined;
 
   private constructor() {}
 
@@ -88,6 +89,11 @@ export class Wire {
     this.#lastMessage = word;
   }
 
+  /** A connection goes silent the moment its client has sent this: the server gets it, and hears nothing more. */
+  deafenAfter(word: string): void {
+    this.#lastBeforeSilence = word;
+  }
+
   async close(): Promise<void> {
     this.cut();
     this.#server.close();
@@ -118,6 +124,7 @@ export class Wire {
   #said(pair: Pair, bytes: Buffer): void {
     this.#pass(pair, pair.upstream, bytes);
     if (this.#lastMessage !== undefined && bytes.includes(this.#lastMessage)) pair.client.destroy();
+    if (this.#lastBeforeSilence !== undefined && bytes.includes(this.#lastBeforeSilence)) pair.deaf = true;
   }
 
   #pass(pair: Pair, to: Socket, bytes: Buffer): void {

@@ -6,6 +6,7 @@ import {
   quoteSchema,
   SQLSTATE,
   sqlState,
+  TABLE_LOCK_IDLE_MS,
 } from "../../storage/index.ts";
 import { type Observer, silentObserver } from "../../telemetry/index.ts";
 import { printableErrorText } from "../settler.ts";
@@ -195,9 +196,8 @@ export class PartitionKeeper {
       const adopt = sql.adopt(rows[0]?.columns ?? "");
       await tx.query(sql.create);
       await tx.query(adopt); // moves existing rows without a lock …
-      await tx.query(sql.lock);
-      await tx.query(adopt); // … and those that arrived meanwhile
-      await tx.query(sql.attach);
+      // … and those that arrived meanwhile. Publishers wait, so all of it takes one round trip.
+      await tx.query(`${sql.lock}; ${adopt}; ${sql.attach}`);
     });
   }
 
@@ -277,7 +277,7 @@ export class PartitionKeeper {
   }
 
   async #tryOnce(work: Work): Promise<Outcome> {
-    const tx = await this.#database.begin({ idleTimeoutMs: 60_000 });
+    const tx = await this.#database.begin({ idleTimeoutMs: TABLE_LOCK_IDLE_MS });
     try {
       await tx.run(this.#sql.lockTimeout, [LOCK_TIMEOUT]);
       const { rows } = await tx.run<{ alone: boolean }>(this.#sql.alone, [this.#schema]);

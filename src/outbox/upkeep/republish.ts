@@ -7,6 +7,7 @@ import {
   quoteSchema,
   SQLSTATE,
   sqlState,
+  TABLE_LOCK_IDLE_MS,
   toArrayLiteral,
   type Database,
   type Param,
@@ -237,7 +238,7 @@ function withoutWriters<R>(
   let blockedBy = "";
   const onTimeout = (blockers: string): void => void (blockedBy = blockers);
   const tryOnce = async (): Promise<R> => {
-    const tx = await database.begin();
+    const tx = await database.begin({ idleTimeoutMs: TABLE_LOCK_IDLE_MS });
     try {
       const watch = { lookEveryMs: LOOK_FOR_BLOCKERS_EVERY_MS, onTimeout };
       const locks = [limits.maintenanceMs, limits.writersMs];

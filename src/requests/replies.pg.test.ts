@@ -21,7 +21,7 @@ async function setup(pollMs = 20) {
   return { pool, database, replies, write };
 }
 
-test("B8: a reply that nobody was told of is found by looking", async () => {
+test("B8: a reply without a notification is found by polling", async () => {
   const { replies, write } = await setup();
   const [a, b] = [replies.expect("a"), replies.expect("b")];
   await write("a", { outcome: "done", reply: { n: 1 } });
@@ -31,7 +31,7 @@ test("B8: a reply that nobody was told of is found by looking", async () => {
   expect(replies.size).toBe(0);
 });
 
-test("B8: told of a reply, it is read at once, for all who wait for it", async () => {
+test("B8: a notified reply is read at once, for all requests that wait for it", async () => {
   const { replies, write } = await setup(60_000);
   const waiting = [replies.expect("a"), replies.expect("a"), replies.expect("other")];
   await write("a", { outcome: "done" });
@@ -45,7 +45,7 @@ test("B8: told of a reply, it is read at once, for all who wait for it", async (
   expect(replies.size).toBe(0);
 });
 
-test("B8: whoever left is not waited for, and nothing looks while nobody waits", async () => {
+test("B8: a forgotten request is not awaited, and nothing polls without requests", async () => {
   const { replies, pool } = await setup();
   const looks = async (): Promise<number> => {
     const sql =
@@ -60,7 +60,7 @@ test("B8: whoever left is not waited for, and nothing looks while nobody waits",
   expect([replies.size, (await looks()) - before]).toEqual([0, 0]);
 });
 
-test("B8: looking goes on when the database has failed it", async () => {
+test("B8: polling continues after a database failure", async () => {
   const { replies, write, pool } = await setup();
   await pool.query("alter table sagabox.reply rename to away");
   const { answer } = replies.expect("a");
@@ -70,7 +70,7 @@ test("B8: looking goes on when the database has failed it", async () => {
   expect(await answer).toEqual({ outcome: "done" });
 });
 
-test("B8: those who wait when the bus stops hear it", async () => {
+test("B8: requests that wait when the bus stops are rejected", async () => {
   const { replies } = await setup();
   const { answer } = replies.expect("a");
   replies.giveUp(new Error("stopped"));

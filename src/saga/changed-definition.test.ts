@@ -53,7 +53,7 @@ describe("a renamed step that was done", () => {
     expect(played.listIncident()).toBeUndefined();
   });
 
-  test("goes on by itself with the definition that has it, without doing anything twice", () => {
+  test("continues alone with the definition that has it, without doing anything twice", () => {
     const played = begun().deploy(ordered("hold"));
     played.tick(1);
     expect([played.status, played.listIncident()]).toEqual(["failed", ["reserve"]]);
@@ -82,7 +82,7 @@ describe("what a person may decide about a step that is missing", () => {
     return played;
   };
 
-  test("a retry is refused while the step is missing, and goes on once it is there", () => {
+  test("a retry is refused while the step is missing, and continues once it is there", () => {
     const played = parked();
     const why = 'the definition has no step "reserve"';
     expect(played.applyDecision("retry", "reserve")).toContain(why);
@@ -92,7 +92,7 @@ describe("what a person may decide about a step that is missing", () => {
     expect(played.listSent()).toEqual(["do reserve", "do charge"]);
   });
 
-  test("a skip goes on without it", () => {
+  test("a skip continues without it", () => {
     const played = parked();
     expect(played.applyDecision("skip", "reserve")).toBe("running");
     expect(played.listSent()).toEqual(["do reserve", "do charge", "do hold"]);
@@ -120,7 +120,7 @@ describe("what a person may decide about a step that is missing", () => {
 });
 
 describe("a missing step under way", () => {
-  test("parks the instance, its reply is kept, and it goes on where the step is known", () => {
+  test("parks the instance, its reply is kept, and it continues where the step is known", () => {
     const played = begun().deploy(ordered("reserve", "pay"));
     expect(played.tick(5_000)).toBe("failed");
     expect(played.listIncident()).toEqual(["charge"]);
@@ -136,7 +136,7 @@ describe("a missing step under way", () => {
     expect(played.listSent()).toEqual(["do reserve", "do charge", "do pay"]);
   });
 
-  test("of which nobody knows whether it was done is an incident on the way back", () => {
+  test("whose outcome is unknown is an incident on the way back", () => {
     const played = begun().deploy(ordered("reserve", "pay"));
     expect(played.by("cancel")).toBe("failed");
     expect(played.listIncident()).toEqual(["charge"]);

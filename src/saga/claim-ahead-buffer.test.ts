@@ -30,13 +30,13 @@ function setup(places = 8) {
   return { room, add, leave, pass: (ms: number) => void (nowMs += ms) };
 }
 
-test("nobody is let in before anybody has left a place", () => {
+test("nothing is claimed ahead before an instance has finished", () => {
   const { room, pass } = setup();
   pass(1_000);
   expect(room.room).toBe(0);
 });
 
-test("as many may wait as left their places in a quarter of a second lately", () => {
+test("the buffer holds as many as finished in a quarter of a second lately", () => {
   const { room, leave, pass, add } = setup();
   leave(20);
   pass(500);
@@ -45,7 +45,7 @@ test("as many may wait as left their places in a quarter of a second lately", ()
   expect(room.room).toBe(8);
 });
 
-test("where nobody leaves any more, nobody is let in any more", () => {
+test("nothing is claimed ahead when no instance finishes any more", () => {
   const { room, leave, pass } = setup();
   leave(20);
   pass(250);
@@ -54,7 +54,7 @@ test("where nobody leaves any more, nobody is let in any more", () => {
   expect(room.room).toBe(0);
 });
 
-test("however fast it goes, the number of those who wait has a limit", () => {
+test("the buffer has a limit at any rate", () => {
   const few = setup(2);
   few.leave(10_000);
   few.pass(250);
@@ -64,7 +64,7 @@ test("however fast it goes, the number of those who wait has a limit", () => {
   expect([few.room.room, many.room.room]).toEqual([16, 200]);
 });
 
-test("whoever came first is called first, and has grown older by then", () => {
+test("the first instance leaves first, with the time of its departure", () => {
   const { room, add, pass } = setup();
   add("a");
   pass(30);
@@ -78,14 +78,14 @@ test("whoever came first is called first, and has grown older by then", () => {
   expect(room.next()).toBeUndefined();
 });
 
-test("what comes for one that waits is known when it is called", () => {
+test("input for a buffered instance is known when the instance leaves", () => {
   const { room, add } = setup();
   add("a");
   expect([room.poke("a"), room.poke("b")]).toEqual([true, false]);
   expect(room.next()?.mayHaveInput).toBe(true);
 });
 
-test("whoever has waited too long is shown out, and nobody else", () => {
+test("only instances that have waited too long expire", () => {
   const { room, add, pass } = setup();
   add("a");
   pass(MAX_CLAIM_AHEAD_MS - 1);

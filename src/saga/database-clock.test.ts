@@ -9,7 +9,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("the clock goes on from what was read last", () => {
+test("the clock continues from its last reading", () => {
   const clock = new DatabaseClock();
   expect(clock.nowMs).toBeUndefined();
   clock.update(1_000_000);

@@ -40,7 +40,7 @@ describe("groups", () => {
     expect(played.listSent()).toContain("undo both.a");
   });
 
-  test("the first of any is enough; the others are undone before it goes on", () => {
+  test("the first of any is enough; the others are undone before it continues", () => {
     const played = new ManualSaga(any2);
     played.finishWork("do either.b");
     expect([played.listSent(), played.step("after")]).toEqual([["do either.a", "undo either.a"], undefined]);
@@ -72,7 +72,7 @@ describe("groups", () => {
     expect(played.reply("undo either.b", { kind: "done" })).toBe("completed");
   });
 
-  test("when a person has skipped all of any, it goes on without them", () => {
+  test("when an operator has skipped all of any, it continues without them", () => {
     const forward = order
       .tx("begin", none)
       .pivot()
@@ -163,7 +163,7 @@ describe("children", () => {
     .noUndo("it fails");
   const parent = { id: "p1", place: "part" };
 
-  test("S-20: the parent goes on with its results, and takes it back", () => {
+  test("S-20: the parent continues with its results, and undoes it", () => {
     const played = new ManualSaga(whole);
     const child = { kind: "child", childId: "m1" } as const;
     played.move({ ...child, end: "completed", results: { work: {} } });
@@ -190,7 +190,7 @@ describe("children", () => {
   });
 });
 
-test("F6: a repetition whose test says nothing goes on; a choice that names no way fails where it stands", () => {
+test("F6: a repetition whose test returns nothing continues; a choice that names no way fails where it stands", () => {
   const says = (answer: unknown) => (): never => answer as never;
   const again = order.repeat("again", (s) => s.run("one", none).undo(nothing), says(undefined), { max: 3 });
   const repeated = new ManualSaga(again);

@@ -132,7 +132,7 @@ describe("the pivot", () => {
     expect(played.listIncident()).toBeUndefined();
   });
 
-  test("one of unknown outcome parks, cannot be cancelled, and goes on when its success comes", () => {
+  test("one of unknown outcome parks, cannot be cancelled, and continues when its success comes", () => {
     const played = new ManualSaga(pivoted);
     played.reply("do reserve");
     expect(played.tick(1_000)).toBe("failed");

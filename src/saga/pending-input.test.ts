@@ -18,7 +18,7 @@ const by = { actor: "clerk", reason: "asked" };
 const erased = { $erased: true };
 const work = { kind: "worked", place: "pay", undo: false, epoch: 1, attempt: 2 } as const;
 
-const letters: [SagaInput, SagaInput][] = [
+const inputs: [SagaInput, SagaInput][] = [
   [
     { kind: "child", childId: "c", end: "completed", results: { to: "Bob" } },
     { kind: "child", childId: "c", end: "completed", results: erased },
@@ -45,7 +45,7 @@ const letters: [SagaInput, SagaInput][] = [
   ],
 ];
 
-test.each(letters)("a letter %j says what it can when its person is erased", async (input, left) => {
+test.each(inputs)("pending input %j keeps its frame when its subject is erased", async (input, left) => {
   const text = encodePendingInput(seal, "l", input);
   expect(text).not.toContain("Bob");
   expect(await decodePendingInput(vault(seal), "l", text, tx)).toEqual(input);

@@ -148,7 +148,7 @@ test("a choice without a step of its own shows in the state", () => {
   const charging = saga("order", options)
     .run("charge", () => 1)
     .undo(() => undefined).definition;
-  // Nobody can write such a choice any more; whoever did has histories of it.
+  // The builder does not allow such a choice any more, but stored histories contain it.
   const choosing = (way: "a" | "b"): SagaDefinition => ({
     ...charging,
     nodes: [{ kind: "branch", name: "which", choose: () => way, ways: { a: [], b: [] } }, ...charging.nodes],

@@ -100,7 +100,7 @@ test("the claim is given back with the last step, also where that is a transacti
   expect(database.ran.map(({ name }) => name)).not.toContain("sagabox.saga.release");
 });
 
-test("whoever starts a saga meets those who bring it events, if it hears any", async () => {
+test("a start locks the key against early events, if the saga awaits any", async () => {
   const { sagas, begin } = await setup();
   const input = z.object({ id: z.string() });
   const deaf = saga("deaf", { version: 1, input, key: (i) => i.id })
@@ -152,7 +152,7 @@ test.each(["run", "tx"] as const)(
   },
 );
 
-test("work that came up while the claim was given back is begun once, by whoever has the claim next", async () => {
+test("work that arrives while the claim is released starts once, in the next worker", async () => {
   const { sagas, database, begin, row, pool } = await setup();
   const called: string[] = [];
   const [ended, looking, go] = [aGate(), aGate(), aGate()];
@@ -200,7 +200,7 @@ function aGate(): { readonly passed: Promise<void>; readonly open: () => void } 
   return { passed, open: () => open() };
 }
 
-test("whoever is claimed ahead and then waits for a slow step is given back uncharged, and nothing is lost", async () => {
+test("an instance claimed ahead of a slow step is released without an attempt, and nothing is lost", async () => {
   const { sagas, database, begin, pool } = await setup({ concurrency: 1 });
   let isSlow = false;
   let goOn: () => void = () => undefined;
@@ -254,7 +254,7 @@ test.each(["{}", '{"records": null}', '{"records": {"one": null}}'])(
   },
 );
 
-test("no more steps run at once than the places allow, although what is being written needs none", async () => {
+test("no more steps run at once than there are permits, although writes need none", async () => {
   const { sagas, begin, pool } = await setup({ concurrency: 2 });
   let running = 0;
   let most = 0;
@@ -280,7 +280,7 @@ test("no more steps run at once than the places allow, although what is being wr
   expect(most).toBe(2);
 });
 
-test("steps that take no time are written together, more of them than there are places", async () => {
+test("steps that take no time are written together, more of them than there are permits", async () => {
   const { sagas, database, begin, pool } = await setup({ concurrency: 2 });
   const trip = saga("trip", { version: 1, input: z.object({ id: z.string() }), key: (i) => i.id })
     .run("one", () => undefined)

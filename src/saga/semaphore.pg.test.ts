@@ -4,7 +4,7 @@ import { z } from "zod";
 import { sagaFixture } from "../../test/support/saga-fixture.ts";
 import { until } from "../../test/support/relays.ts";
 
-test("an instance keeps its place for what runs beside a step that took no time", async () => {
+test("an instance keeps its permit for a step that runs alongside one that took no time", async () => {
   const { bus, pool } = await sagaFixture({ sagas: { pollInterval: 50, concurrency: 1 } });
   let [running, most] = [0, 0];
   const slow = async (): Promise<void> => {

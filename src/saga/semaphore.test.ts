@@ -2,25 +2,29 @@ import { expect, test } from "vitest";
 import { Semaphore, Permit } from "./semaphore.ts";
 
 function setup(count: number) {
-  const heard: string[] = [];
-  const places = new Semaphore({
+  const calls: string[] = [];
+  const semaphore = new Semaphore({
     count,
-    onFree: () => heard.push("free"),
-    onQueue: () => heard.push("queue"),
+    onFree: () => calls.push("free"),
+    onQueue: () => calls.push("queue"),
   });
-  const seat = (name: string): Permit => new Permit(places, () => heard.push(name));
-  return { places, heard, seat };
+  const newPermit = (name: string): Permit => new Permit(semaphore, () => calls.push(name));
+  return { semaphore, calls, newPermit };
 }
 
-test("no more than there are places are taken", () => {
-  const { places, seat } = setup(2);
-  expect([seat("a"), seat("b"), seat("c")].map((one) => one.acquire())).toEqual([true, true, false]);
-  expect([places.free, places.queued]).toEqual([-1, 1]);
+test("no more permits are held than there are", () => {
+  const { semaphore, newPermit } = setup(2);
+  expect([newPermit("a"), newPermit("b"), newPermit("c")].map((one) => one.acquire())).toEqual([
+    true,
+    true,
+    false,
+  ]);
+  expect([semaphore.free, semaphore.queued]).toEqual([-1, 1]);
 });
 
-test("a place that is left is for whoever has waited longest, and only then for somebody new", () => {
-  const { places, heard, seat } = setup(1);
-  const [a, b, c] = [seat("a"), seat("b"), seat("c")];
+test("a released permit goes to the longest waiter, then to newcomers", () => {
+  const { semaphore, calls, newPermit } = setup(1);
+  const [a, b, c] = [newPermit("a"), newPermit("b"), newPermit("c")];
   for (const one of [a, b, c]) one.acquire();
   a.release();
   expect([a.taken, b.taken, c.taken]).toEqual([false, true, false]);
@@ -29,45 +33,45 @@ test("a place that is left is for whoever has waited longest, and only then for 
   c.release();
   expect(a.taken).toBe(true);
   a.release();
-  expect(heard).toEqual(["queue", "b", "c", "a", "free"]);
-  expect(places.free).toBe(1);
+  expect(calls).toEqual(["queue", "b", "c", "a", "free"]);
+  expect(semaphore.free).toBe(1);
 });
 
-test("whoever asks again keeps its place, in the room or in the queue", () => {
-  const { places, seat } = setup(1);
-  const [a, b] = [seat("a"), seat("b")];
+test("asking again keeps the permit or the position in the queue", () => {
+  const { semaphore, newPermit } = setup(1);
+  const [a, b] = [newPermit("a"), newPermit("b")];
   expect([a.acquire(), a.acquire(), b.acquire(), b.acquire()]).toEqual([true, true, false, false]);
-  expect(places.queued).toBe(1);
+  expect(semaphore.queued).toBe(1);
 });
 
-test("whoever leaves the queue is not called any more, and leaving twice frees one place", () => {
-  const { places, heard, seat } = setup(1);
-  const [a, b] = [seat("a"), seat("b")];
+test("a waiter that leaves is not called, and releasing twice frees one permit", () => {
+  const { semaphore, calls, newPermit } = setup(1);
+  const [a, b] = [newPermit("a"), newPermit("b")];
   a.acquire();
   b.acquire();
   b.release();
   a.release();
   a.release();
-  expect(heard).toEqual(["queue", "free"]);
-  expect(places.free).toBe(1);
+  expect(calls).toEqual(["queue", "free"]);
+  expect(semaphore.free).toBe(1);
 });
 
-test("whoever has waited too long is told, once it has; whoever was called meanwhile has not", () => {
+test("a waiter expires after its limit, unless it got a permit before", () => {
   let nowMs = 0;
-  const heard: string[] = [];
+  const calls: string[] = [];
   const nothing = (): void => undefined;
-  const places = new Semaphore({ count: 1, onFree: nothing, onQueue: nothing }, () => nowMs);
-  const [a, b, c] = ["a", "b", "c"].map((name) => new Permit(places, () => heard.push(name)));
+  const semaphore = new Semaphore({ count: 1, onFree: nothing, onQueue: nothing }, () => nowMs);
+  const [a, b, c] = ["a", "b", "c"].map((name) => new Permit(semaphore, () => calls.push(name)));
   a?.acquire();
   b?.acquire();
   nowMs = 499;
   c?.acquire();
-  places.expireWaiters();
+  semaphore.expireWaiters();
   expect([b?.dismissed, c?.dismissed]).toEqual([false, false]);
   nowMs = 500;
-  places.expireWaiters();
+  semaphore.expireWaiters();
   expect([b?.dismissed, c?.dismissed]).toEqual([true, false]);
   a?.release();
   expect([b?.taken, b?.dismissed]).toEqual([true, false]);
-  expect(heard).toEqual(["b", "b"]);
+  expect(calls).toEqual(["b", "b"]);
 });

@@ -48,7 +48,7 @@ async function setup(...ids: readonly string[]) {
   return { pool, save, move, versions, history };
 }
 
-test("one that somebody else has moved is not saved, nor anything about it; its neighbours are", async () => {
+test("a stale transition is not saved, nor its history; others in the batch are", async () => {
   const { move, versions, history } = await setup("a", "b", "c");
   expect(await Promise.all([move("a"), move("b", 7), move("c"), move("nobody")])).toEqual([
     true,

@@ -43,7 +43,7 @@ test("transitions that are ready in the same moment are one statement", async ()
   expect(calls.map(({ ids }) => ids)).toEqual([["a", "b", "c"]]);
 });
 
-test("what becomes ready while others are written goes together afterwards", async () => {
+test("transitions that become ready during a write form the next batch", async () => {
   const { save, call } = setup();
   const first = save("a");
   const { ids, answer } = await call(0);
@@ -55,7 +55,7 @@ test("what becomes ready while others are written goes together afterwards", asy
   expect([await first, await others]).toEqual([true, [true, true]]);
 });
 
-test("whoever is not among the saved is told so, and nobody else", async () => {
+test("only a transition that was not saved resolves with false", async () => {
   const { save, call } = setup();
   const saved = Promise.all([save("a"), save("b"), save("c")]);
   (await call(0)).answer(["a", "c"]);
@@ -75,7 +75,7 @@ test("two transitions of one instance are never in one statement, and keep their
   expect(told).toEqual(["a0", "b1", "a2"]);
 });
 
-test("when a group fails, each is written by itself, and only the one at fault fails", async () => {
+test("when a batch fails, each transition is written alone, and only the faulty one fails", async () => {
   const { save, call, calls } = setup();
   const saved = Promise.allSettled([save("a"), save("bad"), save("c")]);
   (await call(0)).fail(new Error("invalid text"));

@@ -47,7 +47,7 @@ test("F8: what comes for a version that a worker lacks waits uncharged, others f
   expect(await unread()).toEqual([]);
 });
 
-test("F8: a worker says which versions wait for somebody else, due steps and mail alike", async () => {
+test("F8: a worker reports versions it lacks, for due steps and pending input", async () => {
   const { bus, another, start, pool, observer } = await sagaHarness();
   const told: string[] = [];
   const waits = orderOf(1, told);

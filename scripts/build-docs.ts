@@ -8,7 +8,7 @@ import { flowDiagram } from "../src/flow/index.ts";
 import { cloudEventAttributes } from "../src/message/index.ts";
 import { messageStates, moves, stateDiagram, type MessageState, type Move } from "../src/outbox/index.ts";
 import { sagaDiagram, sagaStatuses, statusDiagram, statusMoves, type SagaStatus } from "../src/saga/index.ts";
-import { eventCatalogue, metricCatalogue, type EventEntry } from "../src/telemetry/index.ts";
+import { metricCatalogue, telemetryEvents, type TelemetryEvent } from "../src/telemetry/index.ts";
 import { cliPage } from "./reference/cli-page.ts";
 import { environmentPage, exampleEnvironment } from "./reference/environment-page.ts";
 import { optionTables } from "./reference/option-tables.ts";
@@ -41,10 +41,10 @@ export async function generatedDocs(): Promise<Readonly<Record<string, string>>>
 }
 
 function telemetry(): string {
-  const events = Object.entries(eventCatalogue).map(
-    ([name, { level, milder, always, meaning, fields }]: [string, EventEntry]) => {
-      const list = Object.entries<string>(fields).map(
-        ([field, text]) => `- \`${snakeCase(field)}\`: ${text}`,
+  const events = Object.entries<TelemetryEvent>(telemetryEvents).map(
+    ([name, { level, milder, always, meaning, fields }]) => {
+      const list = Object.entries(fields).map(
+        ([field, { meaning: text }]) => `- \`${snakeCase(field)}\`: ${text}`,
       );
       const mildly = milder === undefined ? "" : `, as **${milder.level}** when ${milder.when}`;
       return `### ${name}\n\n${meaning} Logged as **${level}**${mildly}${always === true ? ", each one" : ""}.\n\n${list.join("\n")}`;
@@ -55,13 +55,13 @@ function telemetry(): string {
   );
   return `# Telemetry
 
-Everything sagabox reports about itself is one of the events below. Log lines and metrics are made from them and from
-nothing else; no event carries a payload. Names and fields are public API.
+sagabox emits the events below to its observers. Log lines and metrics are made from these events only. No event contains
+a payload. Names and fields are public API.
 
 ## Metrics
 
-Served under \`/metrics\` in the Prometheus text format. A metric has at most 500 series; what goes beyond is counted
-with the label value \`other\`. Labels never hold ids, keys or anything personal.
+The worker serves metrics at \`/metrics\` in the Prometheus text format. A metric has at most 500 series; further label
+values are counted as \`other\`. Labels never contain ids, keys or personal data.
 
 ${row("Metric", "Kind", "Labels", "Meaning")}
 ${row("---", "---", "---", "---")}
@@ -69,10 +69,10 @@ ${metrics.join("\n")}
 
 ## Events
 
-A log line is one JSON object with \`time\`, \`level\`, \`event\`, then \`trace_id\` and \`saga_id\` when the event belongs to
-a message that has them, then the fields below. Of equal troubles five lines pass in ten seconds; the next that passes
-tells in \`suppressed\` how many did not. Of events logged "each one" all pass. On a terminal the same line is
-printed for people instead.
+A log line is one JSON object with \`time\`, \`level\`, \`event\`, then \`trace_id\` and \`saga_id\` if the event belongs to a
+message that has them, then the fields below. At most five similar lines are written in ten seconds. The next one has the
+number of suppressed lines in \`suppressed\`. Events logged "each one" and debug lines are never suppressed. On a terminal
+the line is formatted for reading.
 
 ${events.join("\n\n")}
 `;

@@ -13,7 +13,7 @@ export class RunningBus {
   readonly #waiting = new Set<{ readonly reached: () => boolean; readonly resolve: () => void }>();
 
   constructor(options: Omit<BusOptions, "service" | "log" | "observers">) {
-    const emit: Observer["emit"] = (name, fields) => this.#onEvent(name, fields as EventFields);
+    const emit: Observer["emit"] = (name, fields) => this.#onEvent(name, fields as unknown as EventFields);
     this.bus = createBus({ service: "bench", log: "error", observers: [{ emit }], ...options });
   }
 

@@ -1,8 +1,13 @@
-// What sagabox tells about itself: a catalogue of events, the port that rooms speak to, and the sinks that turn
-// events into log lines and metrics. Nothing in here knows a message's payload.
-export type { TelemetryContext, TelemetryEvents, TelemetryName } from "./events.ts";
+// Telemetry: the events that sagabox emits, the Observer that receives them, and the observers that turn them into log
+// lines, metrics and spans. Events never contain a payload.
+export type { LogLevel, TelemetryEvent } from "./event.ts";
+export {
+  telemetryEvents,
+  type TelemetryContext,
+  type TelemetryEvents,
+  type TelemetryName,
+} from "./events.ts";
 export { dropFailure, fanOut, silentObserver, type Observer } from "./observer.ts";
-export { eventCatalogue, type EventEntry, type LogLevel } from "./event-catalogue.ts";
 export { logger, sagaLog, type LogFormat, type LoggerOptions } from "./logger.ts";
 export { metricCatalogue, type MetricName } from "./metric-catalogue.ts";
 export { durationText, mermaidText } from "./mermaid-text.ts";

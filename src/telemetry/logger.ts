@@ -1,7 +1,7 @@
 import { currentMessageContext } from "../message/index.ts";
 import { type Clock, systemClock } from "../runtime/index.ts";
-import { isAlwaysLogged, type LogLevel, logLevelFor } from "./event-catalogue.ts";
-import type { TelemetryContext, TelemetryName } from "./events.ts";
+import type { LogLevel } from "./event.ts";
+import { isAlwaysLogged, logLevelFor, type TelemetryContext, type TelemetryName } from "./events.ts";
 import { dropFailure, type Observer } from "./observer.ts";
 import { printable, printableJson, withoutPasswords } from "./printable.ts";
 

@@ -118,7 +118,7 @@ test("explain: a viewer learns where it is, and neither its key nor why it faile
   const { code, stdout } = await cliInProcess(["explain", id], env);
   expect(code).toBe(0);
   expect(stdout).toContain("key hidden");
-  expect(stdout).toContain("seen by a viewer");
+  expect(stdout).toContain("Hidden from viewers");
   expect(stdout).toMatch(/^outbox: sent$/m);
   expect(stdout).not.toMatch(/key-17|a-secret/);
 });

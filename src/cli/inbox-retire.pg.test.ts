@@ -62,20 +62,20 @@ test("a consumer that is gone is retired with what waits for it, and comes back 
   await sent();
   await expect.poll(waiting).toBe(4);
   expect((await cli("doctor")).stdout).toContain("sagabox inbox retire old --reason");
-  const text = "1 subscription(s) (events.order.placed) of consumer old and 2 message(s) that wait for it";
-  const kept = "What it has handled stays known, and its dead letters stay.";
+  const text = "1 subscription(s) (events.order.placed) of consumer old and 2 waiting message(s)";
+  const kept = "Its inbox rows and dead letters are kept.";
   expect(await cli("inbox", "retire", "old", "--dry-run")).toMatchObject({
     code: 0,
-    stdout: `${text} would go. ${kept} Nothing was changed: this was a dry run.\n`,
+    stdout: `${text} would be deleted. ${kept} Dry run: nothing was changed.\n`,
   });
   expect(await cli("inbox", "retire", "old", "--reason", "renamed")).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining(`${text} go. ${kept} Nothing was done: add --yes`),
+    stderr: expect.stringContaining(`${text} are deleted. ${kept} Nothing was done: add --yes`),
   });
   expect(await waiting()).toBe(4);
   expect(await cli("inbox", "retire", "old", ...why)).toMatchObject({
     code: 0,
-    stdout: `${text} are gone. ${kept}\n`,
+    stdout: `${text} were deleted. ${kept}\n`,
   });
   expect(await cli("inbox", "retire", "old-ships", ...why, "--json")).toMatchObject({ code: 0 });
   await second.publish(4);

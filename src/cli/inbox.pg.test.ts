@@ -35,7 +35,7 @@ test("D9: inbox stats, list and show tell what each consumer has handled, to who
   expect(await found("--consumer", "mail", "--since", "2d")).toEqual(["m-1", "m-90", "m-2000"]);
   expect(await found("--type", "order.paid")).toEqual([]);
   expect((await cli("list", "--consumer", "nope")).stdout).toBe(
-    "Nothing was handled in that time. No consumer is called nope; known are: mail, stock.\n",
+    "No message was handled in that time. There is no consumer nope. Known: mail, stock.\n",
   );
   expect((await cli("list")).stdout).toMatch(/^\S+ +mail +m-1 +order\.placed +orders +7 +yes$/m);
   expect(JSON.parse((await cli("show", "m-90", "--json")).stdout)).toMatchObject({
@@ -61,12 +61,13 @@ test("G6: inbox cleanup forgets what is old, and keeps what the archive could br
   await pool.query("drop table sagabox.message_20200101");
   expect(await owner("cleanup", "--keep", "30d")).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining("1 row(s) of the inbox are forgotten. Nothing was done: add --yes"),
+    stderr: expect.stringContaining("1 row(s) of the inbox are deleted. Nothing was done: add --yes"),
   });
   expect(await owner("cleanup", "--keep", "1d", "--yes")).toMatchObject({ code: 2 });
   expect(await owner("cleanup", "--keep", "30d", "--yes")).toMatchObject({
     code: 0,
-    stdout: "1 row(s) forgotten. Kept are 32 days: what could still arrive again, and two more.\n",
+    stdout:
+      "1 row(s) forgotten. Rows of the last 32 days are kept: the time in which a message could be delivered again, plus two days.\n",
   });
   const { rows } = await pool.query(
     "select actor, after::text from sagabox.audit_log where action = 'inbox.cleanup'",

@@ -38,7 +38,7 @@ export function numberValue(input: CommandInput, name: string): number | undefin
   return Number(given);
 }
 
-/** The given entries without those that are undefined. */
+/** Returns the entries whose value is not undefined. */
 export function dropUndefined<T extends object>(entries: T): { [K in keyof T]: NonNullable<T[K]> } {
   const set = Object.entries(entries).filter(([, value]) => value !== undefined);
   return Object.fromEntries(set) as { [K in keyof T]: NonNullable<T[K]> };

@@ -84,7 +84,7 @@ test("outbox list, show and stats: what waits, why and behind whom; no key and n
     ],
   });
   const shown = await cli(operator, "outbox", "show", "first");
-  expect(shown.stdout).toMatch(/^tried 1 of 10 times, due at \S+, last error: broker/m);
+  expect(shown.stdout).toMatch(/^1 of 10 attempts, due at \S+, last error: broker/m);
   expect(await cli(operator, "outbox", "show", "nobody")).toMatchObject({ code: 1 });
 });
 

@@ -35,7 +35,7 @@ test("C6: erase says first what it would do, needs a reason, and takes the perso
   });
   expect(await cli("erase", "--reason", "r")).toMatchObject({
     code: 2,
-    stderr: expect.stringContaining("Whose data?"),
+    stderr: expect.stringContaining("Pass the id of the data subject"),
   });
   expect(await cli("erase", "c-ada", ...subject, "--reason", "r")).toMatchObject({ code: 2 });
   for (const wrong of [" c-ada\n", "c-ada\nc-bob\n"]) {
@@ -45,19 +45,19 @@ test("C6: erase says first what it would do, needs a reason, and takes the perso
   const dry = await cli("erase", ...subject, "--reason", "request 1", "--dry-run");
   expect(dry).toMatchObject({
     code: 0,
-    stdout: expect.stringMatching(/^Nothing was erased\. 1 key\(s\) would be destroyed\./),
+    stdout: expect.stringMatching(/^Dry run: nothing was erased\. 1 key\(s\) would be destroyed\./),
   });
   expect(await cli("erase", ...subject, "--reason", "request 1")).toMatchObject({
     code: 2,
     stdout: "",
-    stderr: expect.stringMatching(/1 key\(s\) of the person are destroyed\. .* add --yes/),
+    stderr: expect.stringMatching(/1 key\(s\) of the data subject are destroyed\. .* add --yes/),
   });
   expect((await bus.privacy.status()).destroyed).toBe(0);
   const done = await cli("erase", ...subject, "--reason", "request 1", "--yes");
   expect(done).toMatchObject({ code: 0, stderr: "" });
   expect(done.stdout).toContain("Erased: 1 key(s) destroyed");
   expect(done.stdout).not.toContain("c-ada");
-  expect((await cli("erase", "c-ada", "--reason", "request 1", "--yes")).stdout).toContain("done before");
+  expect((await cli("erase", "c-ada", "--reason", "request 1", "--yes")).stdout).toContain("already erased");
 });
 
 test("C6: erase of an id that nobody has says so, and fails", async () => {
@@ -65,11 +65,11 @@ test("C6: erase of an id that nobody has says so, and fails", async () => {
   const because = ["--reason", "request 1"];
   expect(await cli("erase", "c-adda", ...because)).toMatchObject({
     code: 1,
-    stdout: expect.stringContaining("Nobody is known by this id"),
+    stdout: expect.stringContaining("No data subject has this id"),
   });
   const unknown = await cli("erase", "c-adda", ...because, "--yes");
   expect(unknown.code).toBe(1);
-  expect(unknown.stdout).toMatch(/^Nobody is known by this id: .*\nIn the log as \S+\n$/);
+  expect(unknown.stdout).toMatch(/^No data subject has this id: .*\nErasure log entry: \S+\n$/);
   expect(await cli("privacy", "export", "c-ada")).toMatchObject({ code: 2 });
 });
 
@@ -78,7 +78,10 @@ test("C6: export, hold, rewrap, erasures, reapply and status", async () => {
   const exported = await cli("privacy", "export", "c-ada", "--reason", "request 1");
   expect(JSON.parse(exported.stdout.trim())).toMatchObject({ kind: "message", data: { email: ada.email } });
   const hold = ["privacy", "hold", "c-ada", "--reason", "case"];
-  expect(await cli(...hold)).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Held: nobody can/) });
+  expect(await cli(...hold)).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/^Held: this data subject cannot/),
+  });
   expect(JSON.parse((await cli(...hold, "--json")).stdout)).toEqual({ held: false });
   const refused = await cli("erase", "c-ada", "--reason", "r", "--yes");
   expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("PRIVACY_SUBJECT_HELD") });
@@ -87,7 +90,7 @@ test("C6: export, hold, rewrap, erasures, reapply and status", async () => {
   expect((await cli(...release)).stdout).toBe("Nothing to release: there is no hold.\n");
   file("ring", `b ${key(2)}\na ${key(1)}\nindex ${key(9)}`);
   expect(JSON.parse((await cli("privacy", "rewrap", "--json")).stdout)).toEqual({ rewrapped: 1, left: 0 });
-  expect((await cli("privacy", "rewrap")).stdout).toContain("it can be taken out of the ring");
+  expect((await cli("privacy", "rewrap")).stdout).toContain("can be removed from the key ring");
   expect((await cli("privacy", "status")).stdout).toMatch(
     /^current key +b\ndata keys +wrapped: 1 by b; 0 destroyed$/m,
   );
@@ -102,14 +105,14 @@ test("C6: export, hold, rewrap, erasures, reapply and status", async () => {
     keysDestroyed: 0,
     refused: 0,
   });
-  expect((await cli("privacy", "reapply", list)).stdout).toMatch(/^1 erasure\(s\) applied again, 0 key/);
+  expect((await cli("privacy", "reapply", list)).stdout).toMatch(/^1 erasure\(s\) repeated, 0 restored key/);
   const forged = file(
     "forged",
     (await cli("privacy", "erasures")).stdout.replace(/"reason":"r"/, '"reason":"s"'),
   );
   expect(await cli("privacy", "reapply", forged)).toMatchObject({
     code: 3,
-    stdout: expect.stringContaining("1 line(s) refused"),
+    stdout: expect.stringContaining("1 line(s) skipped"),
   });
   expect(await cli("privacy", "end-saga", "nobody", "--reason", "r")).toMatchObject({
     code: 1,

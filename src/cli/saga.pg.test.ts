@@ -49,7 +49,7 @@ test("F10: show tells steps, incident and the ways out; history tells who and wh
   expect(shown.code).toBe(0);
   expect(shown.stdout).toMatch(/^status +failed, past its pivot$/m);
   expect(shown.stdout).toMatch(/^ship +failed +\S+ +\S+ ms +1 +no carrier for broken/m);
-  expect(shown.stdout).toMatch(/^A person has to decide since \S+: step ship failed for good: no carrier/m);
+  expect(shown.stdout).toMatch(/^An operator must decide since \S+: step ship failed for good: no carrier/m);
   expect(shown.stdout).toContain(`sagabox saga retry ${broken} --reason`);
   expect(shown.stdout).toContain(`sagabox saga skip ${broken} --step ship --reason`);
   expect(shown.stdout).not.toContain("\u001b");
@@ -59,7 +59,7 @@ test("F10: show tells steps, incident and the ways out; history tells who and wh
     await cli("settle", broken, "--step", "ship", "--result", '"by hand"', "--yes", ...why),
   ).toMatchObject({
     code: 0,
-    stdout: `Asked for "settle". A worker does it next; see: sagabox saga show ${broken}\n`,
+    stdout: `Requested "settle". A worker carries it out next; see: sagabox saga show ${broken}\n`,
   });
   await at(broken, "completed");
   expect(await cli("cancel", broken, "--yes", "--actor", "bo", "--reason", "too late")).toMatchObject({
@@ -128,7 +128,7 @@ test("F10: actions need a reason, are done by a worker, and are refused with cod
   await at(broken, "completed");
 });
 
-test("what cannot be taken back is refused in a script without --yes, and asked about at a terminal", async () => {
+test("an irreversible action needs --yes in a script and asks for confirmation at a terminal", async () => {
   const { waiting, at, bus, env } = await setup();
   const decide = (kind: string, answer?: string) => {
     const terminal = { out: true, ask: () => Promise.resolve(answer) };
@@ -144,7 +144,7 @@ test("what cannot be taken back is refused in a script without --yes, and asked 
   }
   expect(await decide("cancel", "no")).toMatchObject({ code: 4, stdout: "", stderr: "Nothing was done.\n" });
   expect((await bus.sagas.show(waiting)).status).toBe("running");
-  expect((await decide("cancel", "yes")).stdout).toContain('Asked for "cancel"');
+  expect((await decide("cancel", "yes")).stdout).toContain('Requested "cancel"');
   await at(waiting, "compensated");
 });
 
@@ -186,8 +186,8 @@ test("F8: check ends with 0 on the same definitions and with 3 on changed ones, 
     code: 0,
     stdout: [
       "1 checked: 1 same, 0 diverge, 0 stuck.",
-      "1 skipped: they have ended, and their version is not registered.",
-      `Not checked: 1 open of saga "parcel", which "${app}" does not register at all.\n`,
+      "1 skipped: ended, with a version that is not registered.",
+      `Not checked: 1 open instances of saga "parcel", which "${app}" does not register.\n`,
     ].join("\n"),
   });
   expect(await cli("check")).toMatchObject({ code: 2, stderr: expect.stringContaining("needs --app") });
@@ -216,12 +216,15 @@ test("what is not there is said with what was meant, and an option nobody reads 
     [cli("show", "a", "b"), "takes no further argument, but got b"],
     [cli("list", "--reason", "x"), "does not accept --reason"],
     [cli("list", "--limit", "many"), "--limit must be a whole number"],
-    [cli("diagram", "order"), "To draw a saga by its name, say --app <module>"],
+    [cli("diagram", "order"), "To draw a saga by name, add --app <module>"],
     [
       cli("diagram", "ordr", "--app", app),
-      "registers no saga of this name. It registers: order (version 1).",
+      "registers no saga with this name. It registers: order (version 1).",
     ],
-    [cli("diagram", "order", "--app", app, "--version", "7"), 'no version 7 of "order", only 1.'],
+    [
+      cli("diagram", "order", "--app", app, "--version", "7"),
+      'does not register version 7 of "order", only 1.',
+    ],
     [cli("diagram", "01a1e27c-e0ef-75b9-b736-285e172e8fb3", "--version", "7"), "is drawn in its own version"],
   ] as const;
   for (const [run, text] of expected) {

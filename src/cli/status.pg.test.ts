@@ -48,7 +48,7 @@ test("status: what waits, who works and what died on one screen, for a role that
     sagas: { running: 0, compensating: 0, failed: 0 },
   });
   const text = (await status()).stdout;
-  expect(text).toMatch(/^dead letters {2}1 open, 0 key\(s\) held by them$/m);
+  expect(text).toMatch(/^dead letters {2}1 open, 0 key\(s\) held back$/m);
   expect(text).toMatch(/^mail +1 +0 +0 +– +256$/m);
   expect(text).not.toContain("\u001b");
 });

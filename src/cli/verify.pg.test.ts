@@ -28,7 +28,7 @@ test("G13: verify as an operator says that all is well, then finds what was lost
   await pool.query("delete from sagabox.outbox where message_id <> 'm-1'");
   const broken = await cliInProcess(["verify"], env);
   expect(broken.code).toBe(3);
-  expect(broken.stdout).toContain("BROKEN: 1 thing(s)");
+  expect(broken.stdout).toContain("BROKEN: 1 problem(s)");
   expect(broken.stdout).toContain("message_lost in lane");
   expect(broken.stdout).not.toContain("\u001b");
   const report = JSON.parse((await cliInProcess(["verify", "--json"], env)).stdout) as object;
@@ -52,7 +52,7 @@ test("G13: verify does not say that all is well when it could not look, and exit
   await client.query("rollback");
   client.release();
   expect(text.code).toBe(4);
-  expect(text.stdout).toContain("NOT PROVED: not everything could be looked at.");
+  expect(text.stdout).toContain("INCOMPLETE: some data could not be checked.");
   expect(text.stdout).toMatch(/^\d window\(s\) or table\(s\) were too busy/m);
   expect(text.stdout).not.toContain("Kept");
 });
@@ -87,7 +87,7 @@ test("verify says that its table is about sending, and counts the dead letters o
   await pool.query(`update sagabox.dead_letter set closed_at = now(), closed_as = 'discarded'
                      where id in (select id from sagabox.dead_letter limit 2)`);
   const { stdout } = await cliInProcess(["verify"], env);
-  expect(stdout).toMatch(/^messages, by how sending went +count$/m);
+  expect(stdout).toMatch(/^messages by result of sending +count$/m);
   expect(stdout).toContain("Dead letters of consumers: 3 open, 2 discarded. Their messages were sent");
   expect(JSON.parse((await cliInProcess(["verify", "--json"], env)).stdout)).toMatchObject({
     consumerLetters: { open: 3, discarded: 2 },

@@ -9,21 +9,21 @@ import { loadEnvironment, readSchemaName, withDatabase } from "../settings.ts";
 interface SecretFiles {
   /** How many files with secrets the environment names. */
   readonly files: number;
-  /** The variables among those whose file every user of the machine can read or change. */
+  /** Variables that name a file which every user of the machine can read or change. */
   readonly open: readonly string[];
 }
 
 const OTHERS_EXECUTE = 0o001;
 const OTHERS_READ_OR_WRITE = 0o006;
 
-/** Windows keeps its rights elsewhere: there every file passes. */
+/** Finds files with secrets that other users can read or change. On Windows, no file is reported. */
 export function findOpenSecrets(env: Environment, platform: NodeJS.Platform = process.platform): SecretFiles {
   const named = secretFiles(env);
   const open = platform === "win32" ? [] : named.filter(({ path }) => isOpen(path));
   return { files: named.length, open: open.map(({ name }) => name) };
 }
 
-// What is not there, or where we may not look, is closed; whoever needs it complains of it by itself.
+// A file that is missing or not accessible counts as closed. The code that needs it reports the problem.
 function isOpen(path: string): boolean {
   try {
     const file = realpathSync(path);
@@ -33,7 +33,7 @@ function isOpen(path: string): boolean {
   }
 }
 
-/** A file in a folder that others cannot enter is theirs as little as the folder. */
+/** Returns whether other users may enter the folder and all folders above it. */
 function isReachableByOthers(folder: string): boolean {
   if ((statSync(folder).mode & OTHERS_EXECUTE) === 0) return false;
   const above = dirname(folder);
@@ -42,13 +42,13 @@ function isReachableByOthers(folder: string): boolean {
 
 const TIMEOUT_MS = 2_000;
 
-/** Where a worker that listens on this address answers from this machine: at every address means at ours, too. */
+/** Returns the readiness URL of a worker on this machine. A worker that listens on all addresses is asked on loopback. */
 export function healthUrl(host: string, port: number): string {
   const own = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   return `http://${own.includes(":") ? `[${own}]` : own}:${port}/health/ready`;
 }
 
-/** Whether the worker beside us says that it is ready. */
+/** Asks the worker on this machine whether it is ready. `status` is null if it does not answer. */
 async function checkHealth(url: string): Promise<{ readonly url: string; readonly status: number | null }> {
   try {
     const answer = await fetch(url, { signal: AbortSignal.timeout(TIMEOUT_MS) });
@@ -61,18 +61,18 @@ async function checkHealth(url: string): Promise<{ readonly url: string; readonl
 
 export const doctor: Command = {
   name: "doctor",
-  summary: "Examine server, schema, roles and traffic, and say what is wrong and what mends it.",
+  summary: "Check the server, schema, roles and traffic, and print each problem with its fix.",
   usage: ["doctor [--production] [--all] [--pool <number>] [--schema <name>] [--json]"],
-  details: `Version and settings of the server, migrations and drift of the schema, rights of this user, whether wake-ups arrive,
-clocks, connections, replication slots, long transactions, vacuum, partitions of the coming days, relay, lanes that are
-owned and not read, consumers, commands nobody subscribed to, dead letters, stuck sagas, the audit log and the conservation
-check. It changes nothing; it sends one hint on the channel the workers listen on, to see whether it arrives.
+  details: `Checks version and settings of the server, migrations and drift of the schema, rights of this role, delivery of wake-ups,
+clocks, connections, replication slots, long transactions, vacuum, partitions of the next days, the relay, lanes that are
+owned but not read, consumers, commands without a subscriber, dead letters, stuck sagas, the audit log and the conservation
+check. It changes nothing. It sends one hint on the channel of the workers to see whether it arrives.
 
---production also asks for TLS, rights that are no wider than needed, two workers, backups, keys, files with secrets
-that others cannot read, and retention.
+--production also checks TLS, rights that are too wide, the number of workers, backups, keys, files with secrets that other
+users can read, and retention.
 
-Exit code 3 when there is a problem; advice alone is no problem. The role of an operator sees everything but when sessions
-of other users began, which needs pg_read_all_stats; what could not be looked at is said so.
+Exit code 3 if there is a problem; advice alone does not count. The operator role is sufficient, except for the start times of
+other users' sessions, which need pg_read_all_stats. Checks that could not run are listed.
 
 Examples:
   sagabox doctor
@@ -80,8 +80,8 @@ Examples:
 
 Connects to DATABASE_URL.`,
   options: {
-    production: { type: "boolean", help: "Ask what only matters in production, too." },
-    all: { type: "boolean", help: "Print what is fine, too." },
+    production: { type: "boolean", help: "Include the checks for production." },
+    all: { type: "boolean", help: "Include checks without a finding." },
     pool: { type: "string", value: "<number>", help: "Connections each worker may open. Default: 30." },
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
     json: { type: "boolean", help: "Print JSON." },

@@ -6,13 +6,13 @@ import { readReason, privacyOptions, readSubject, withPrivacy } from "../privacy
 
 export const erase: Command = {
   name: "erase",
-  summary: "Make everything that was sealed about a person unreadable, in every copy.",
+  summary: "Make all encrypted data about a data subject unreadable, in every copy.",
   usage: [
     "erase <subject> --reason <text> [--force] [--dry-run] [--yes]",
     "erase --subject-file <file> --reason <text> [--force] [--dry-run] [--yes]",
   ],
-  details: `Destroys the keys of the person, writes the erasure log and tells other services. It cannot be undone.
-Exits with 1 when nobody is known by the id. It is a technical measure; whether it is enough is for you to judge.
+  details: `Destroys the keys of the data subject, writes the erasure log and notifies other services. It cannot be undone. Exit code 1
+if the id is unknown. Erasure is a technical measure; whether it is legally sufficient is your decision.
 
 Examples:
   sagabox erase --subject-file - --reason "request 4711" --dry-run < id.txt
@@ -23,11 +23,11 @@ Connects to DATABASE_URL and reads the keys from SAGABOX_KEY_RING_FILE or SAGABO
     ...privacyOptions,
     "dry-run": dryRunOption,
     yes: yesOption,
-    force: { type: "boolean", help: "Even while sagas about the person run; they are parked." },
+    force: { type: "boolean", help: "Erase even while sagas about the data subject run; they are parked." },
   },
   async run(input, io) {
     const [given, ...rest] = input.positionals;
-    if (rest.length > 0) throw new UsageError('"sagabox erase" takes one person.');
+    if (rest.length > 0) throw new UsageError('"sagabox erase" takes one data subject.');
     const subject = readSubject(input, io, given);
     const because = readReason(input, io);
     const options = { ...because, force: input.values["force"] === true };
@@ -50,8 +50,9 @@ function printReport(report: ErasureReport, input: CommandInput, io: Io): number
 }
 
 function confirmationText({ keysDestroyed, sagasParked }: ErasureReport): string {
-  const sagas = sagasParked.length === 0 ? "" : ` ${sagasParked.length} saga(s) about the person still run.`;
-  return `${keysDestroyed} key(s) of the person are destroyed. That cannot be undone.${sagas}`;
+  const sagas =
+    sagasParked.length === 0 ? "" : ` ${sagasParked.length} saga(s) about the data subject still run.`;
+  return `${keysDestroyed} key(s) of the data subject are destroyed. This cannot be undone.${sagas}`;
 }
 
 function reportText(
@@ -60,29 +61,31 @@ function reportText(
 ): string {
   const sagas = sagasParked.map(({ id, type, status }) => `  saga ${type} ${id} (${status})`);
   const left = table(
-    ["Remains", "What", "Until"],
+    ["remains", "what", "until"],
     remains.map(({ where, what, until }) => [where, what, until]),
     columns,
   );
   const would = known
     ? `${keysDestroyed} key(s) would be destroyed.`
-    : "Nobody is known by this id: look whether it is the right one.";
+    : "No data subject has this id. Check the id.";
   const done = {
     erased: `Erased: ${keysDestroyed} key(s) destroyed, ${scrubbed.deadLetters} dead letter(s), ${scrubbed.results} result(s) and ${scrubbed.errors} error text(s) cleaned.`,
-    unknown: "Nobody is known by this id: nothing was ever sealed for it. Look whether it is the right one.",
-    already: "Nothing was left to erase: it was done before.",
-    "dry run": `Nothing was erased. ${would}`,
+    unknown: "No data subject has this id: nothing was ever encrypted for it. Check the id.",
+    already: "Nothing was left to erase: this data subject was already erased.",
+    "dry run": `Dry run: nothing was erased. ${would}`,
   }[outcome];
   const open =
-    outcome === "erased" && !swept ? ["Transactions that were open are swept by a running worker."] : [];
-  const parked = outcome === "dry run" ? "Still running, needs --force:" : "Parked:";
-  // Nothing of theirs was ever here, so nothing remains. The line is kept: an open transaction may be about to write them.
-  if (!known) return outcome === "dry run" ? done : `${done}\nIn the log as ${subject}`;
+    outcome === "erased" && !swept
+      ? ["A running worker also erases what open transactions are still writing."]
+      : [];
+  const parked = outcome === "dry run" ? "Still running (needs --force):" : "Parked:";
+  // Nothing is stored for an unknown id, so nothing remains. The entry is kept for open transactions that may still write.
+  if (!known) return outcome === "dry run" ? done : `${done}\nErasure log entry: ${subject}`;
   return [
     done,
     ...open,
     ...(sagas.length === 0 ? [] : [parked, ...sagas]),
-    `In the log as ${subject}`,
+    `Erasure log entry: ${subject}`,
     "",
     left,
   ].join("\n");

@@ -5,10 +5,10 @@ import { withSchema } from "../settings.ts";
 
 export const explain: Command = {
   name: "explain",
-  summary: "Tell the whole life of one message: where it is, why, and what happens next.",
+  summary: "Show the history of one message: where it is, why, and what happens next.",
   usage: ["explain <message-id> [--schema <name>] [--json]"],
-  details: `Reads outbox, archive, receipts, deliveries, inbox, dead letters, sagas and the audit log of this database, and
-changes nothing. What a broker holds, or a consumer with a database of its own did, is not seen from here.
+  details: `Reads the outbox, archive, receipts, deliveries, inbox, dead letters, sagas and audit log of this database and changes
+nothing. It cannot see messages inside a broker, or consumers with another database.
 
 Example:
   sagabox explain 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11
@@ -34,7 +34,8 @@ Connects to DATABASE_URL.`,
 
 function readId({ positionals: [id, ...rest] }: CommandInput): string {
   if (id === undefined || id === "") throw new UsageError('"sagabox explain" needs the id of a message.');
-  if (rest.length > 0) throw new UsageError(`"sagabox explain" takes one id, but got ${rest.join(" ")} too.`);
+  if (rest.length > 0)
+    throw new UsageError(`"sagabox explain" takes no further argument, but got ${rest.join(" ")}.`);
   return id;
 }
 
@@ -42,26 +43,26 @@ function explanationText(
   { message, standings, timeline, saga, isMasked }: Explanation,
   columns: number | undefined,
 ): string {
-  const sealed = [
+  const marks = [
     message.isEncrypted ? ["personal fields encrypted"] : [],
     message.isClaimChecked ? ["payload in a store"] : [],
   ].flat();
   const facts = [
     `${message.kind} ${message.type} version ${message.schemaVersion}, topic ${message.topic}`,
     `key ${message.key ?? (isMasked ? "hidden" : "none")}, lane ${message.lane ?? "?"}, priority ${message.priority}, ${message.bytes} bytes` +
-      (sealed.length === 0 ? "" : `, ${sealed.join(", ")}`),
+      (marks.length === 0 ? "" : `, ${marks.join(", ")}`),
     `correlation id ${message.correlationId}, trace ${message.traceId}`,
     ...(isMasked
-      ? ["seen by a viewer: key, error texts, who goes first in its key and what people did are left out"]
+      ? ["Hidden from viewers: the key, error texts, other messages of the key, and actions of operators."]
       : []),
-    ...(message.expiresAt === null ? [] : [`good until ${message.expiresAt}`]),
+    ...(message.expiresAt === null ? [] : [`expires at ${message.expiresAt}`]),
     ...(saga === null
       ? []
       : [`saga ${saga.id} (${saga.type}, ${saga.status}); see: sagabox saga show ${saga.id}`]),
   ];
   const where = standings.map(
-    ({ where: place, state, why, next }) =>
-      `${place}: ${state}\n  ${why.replaceAll("\n", "\n    ")}\n  → ${next}`,
+    ({ where: part, state, why, next }) =>
+      `${part}: ${state}\n  ${why.replaceAll("\n", "\n    ")}\n  → ${next}`,
   );
   return [
     safeLines(`${message.id}\n\n${facts.join("\n")}\n\n${where.join("\n")}`),

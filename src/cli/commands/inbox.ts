@@ -21,40 +21,40 @@ import { jsonText, safeLines, table } from "../print.ts";
 import { startProgress } from "../terminal.ts";
 import { withSchema } from "../settings.ts";
 
-const KEPT_NOTE = "What it has handled stays known, and its dead letters stay.";
+const KEPT_NOTE = "Its inbox rows and dead letters are kept.";
 
-/** `inbox retire <consumer>`: says what goes with it, and does it once that is confirmed. */
+/** `inbox retire <consumer>`: prints what would be deleted and asks for confirmation. */
 async function retire(input: CommandInput, io: Io, consumer: string): Promise<number> {
   const asJson = input.values["json"] === true;
   if (isDryRun(input)) {
     const plan = await withSchema(input, io, "viewer", (database, schema) =>
       planRetirement(database, schema, consumer),
     );
-    const text = `${planText(plan, "would go")} ${KEPT_NOTE} Nothing was changed: this was a dry run.`;
+    const text = `${planText(plan, "would be deleted")} ${KEPT_NOTE} Dry run: nothing was changed.`;
     io.out(asJson ? jsonText({ dryRun: true, ...plan }) : safeLines(text));
     return DONE;
   }
   const by = readDecision(input, io);
   return withSchema(input, io, "operator", async (database, schema) => {
     if (input.values["yes"] !== true) {
-      const what = `${planText(await planRetirement(database, schema, consumer), "go")} ${KEPT_NOTE}`;
+      const what = `${planText(await planRetirement(database, schema, consumer), "are deleted")} ${KEPT_NOTE}`;
       if (!(await confirmAction(input, io, { what, word: consumer }))) return STOPPED;
     }
     const retired = await retireConsumer(database, schema, consumer, by);
     io.out(
       asJson
         ? jsonText({ dryRun: false, ...retired })
-        : safeLines(`${planText(retired, "are gone")} ${KEPT_NOTE}`),
+        : safeLines(`${planText(retired, "were deleted")} ${KEPT_NOTE}`),
     );
     return DONE;
   });
 }
 
-function planText({ consumer, topics, deliveries }: RetirePlan, go: string): string {
+function planText({ consumer, topics, deliveries }: RetirePlan, verb: string): string {
   const some = topics.slice(0, 10).join(", ");
   const more = topics.length > 10 ? ` and ${topics.length - 10} more` : "";
   const to = topics.length === 0 ? "" : ` (${some}${more})`;
-  return `${topics.length} subscription(s)${to} of consumer ${consumer} and ${deliveries} message(s) that wait for it ${go}.`;
+  return `${topics.length} subscription(s)${to} of consumer ${consumer} and ${deliveries} waiting message(s) ${verb}.`;
 }
 
 const DAY_MS = 86_400_000;
@@ -66,16 +66,16 @@ function cleanup(input: CommandInput, io: Io): Promise<number> {
   const asJson = input.values["json"] === true;
   return withSchema(input, io, "owner", async (database, schema) => {
     const plan = await planInboxCleaning(database, schema, keep);
-    const kept = `Kept are ${Math.ceil(plan.keepMs / DAY_MS)} days: what could still arrive again, and two more.`;
+    const kept = `Rows of the last ${Math.ceil(plan.keepMs / DAY_MS)} days are kept: the time in which a message could be delivered again, plus two days.`;
     if (isDryRun(input)) {
       io.out(
         asJson
           ? jsonText({ dryRun: true, ...plan })
-          : `Nothing was changed. ${plan.due} row(s) would go. ${kept}`,
+          : `Dry run: nothing was changed. ${plan.due} row(s) would be deleted. ${kept}`,
       );
       return DONE;
     }
-    const what = `${plan.due} row(s) of the inbox are forgotten.`;
+    const what = `${plan.due} row(s) of the inbox are deleted.`;
     if (!(await confirmAction(input, io, { what, matters: plan.due > 0 }))) return STOPPED;
     const progress = startProgress(io, "rows");
     const result = await runInterruptible(io, (signal) => {
@@ -97,7 +97,7 @@ const actions: Actions = {
 
 export const inbox: Command = {
   name: "inbox",
-  summary: "See what consumers have handled, forget what can no longer come again, retire who is gone.",
+  summary: "Show what consumers handled, delete old inbox rows, retire consumers that no longer exist.",
   usage: [
     "inbox stats [--consumer <name>]",
     "inbox list [--since <time>] [--consumer <name>] [--topic <name>] [--type <name>] [--limit <number>]",
@@ -106,13 +106,14 @@ export const inbox: Command = {
     "inbox retire <consumer> --reason <text> [--dry-run] [--yes]",
   ],
   actions: Object.keys(actions),
-  details: `  stats    Total, oldest, last hour and last day for each consumer. It counts every row, so ask rarely.
-  list     What was handled in the last hour, or since --since, newest first.
-  show     Who has handled one message, and with what effect. Exit code 1 if nobody has.
-  cleanup  Forget what was handled longer ago than --keep (7 days at least), in small batches. What the archive or an open
-           dead letter could bring again is kept in any case. For a cron job; needs the owner role.
-  retire   Take away the subscriptions of a consumer that is gone for good, and what waits for it. Refused while a worker of it
-           is alive. What it has handled and its dead letters stay, so that one that comes back is recognised.
+  details: `  stats    Number of handled messages per consumer: total, last hour, last day, and the oldest. Reads every row, so run it
+           rarely.
+  list     Messages handled in the last hour, or since --since, newest first.
+  show     The consumers that handled one message, and its effect. Exit code 1 if no consumer did.
+  cleanup  Delete inbox rows older than --keep (at least 7 days), in small batches. Rows of messages that the archive or an
+           open dead letter could deliver again are kept. For a cron job; needs the owner role.
+  retire   Delete the subscriptions of a consumer that no longer exists, and its waiting messages. Refused while one of its
+           workers runs. Its inbox rows and dead letters are kept, so that it can come back without handling twice.
 
 Examples:
   sagabox inbox stats
@@ -147,12 +148,12 @@ async function stats(input: CommandInput, io: Io): Promise<number> {
     io.out(jsonText({ consumers }));
     return DONE;
   }
-  if (consumers.length === 0) io.out("Nothing was handled yet.");
+  if (consumers.length === 0) io.out("No message was handled yet.");
   else {
     const rows = consumers.map((one) => [one.consumer, one.total, one.oldest, one.lastHour, one.lastDay]);
     io.out(table(["consumer", "total", "oldest", "last hour", "last day"], rows, io.terminal?.columns));
   }
-  io.out("Duplicates leave no row: they are counted by the metric consumer_inbox_duplicates_total only.");
+  io.out("Duplicates leave no row. Only the metric consumer_inbox_duplicates_total counts them.");
   return DONE;
 }
 
@@ -171,7 +172,7 @@ async function list(input: CommandInput, io: Io): Promise<number> {
   });
   if (input.values["json"] === true) io.out(jsonText({ handled }));
   else if (handled.length > 0) io.out(handledTable(handled, io.terminal?.columns));
-  else io.out(safeLines(`Nothing was handled in that time.${unknownText(filter.consumer, names)}`));
+  else io.out(safeLines(`No message was handled in that time.${unknownText(filter.consumer, names)}`));
   return DONE;
 }
 
@@ -179,7 +180,7 @@ function unknownText(consumer: string | undefined, names: readonly string[]): st
   if (consumer === undefined || names.includes(consumer)) return "";
   const known = names.length === 0 ? "none" : names.slice(0, 20).join(", ");
   const more = names.length > 20 ? ` and ${names.length - 20} more` : "";
-  return ` No consumer is called ${consumer}; known are: ${known}${more}.`;
+  return ` There is no consumer ${consumer}. Known: ${known}${more}.`;
 }
 
 async function show(input: CommandInput, io: Io, id: string): Promise<number> {
@@ -206,7 +207,7 @@ function handledTable(handled: readonly HandledMessage[], columns: number | unde
 }
 
 function effectText({ hasEffect, effectOf, undoneBy }: HandledMessage): string {
-  if (effectOf !== null) return `that of ${effectOf}`;
-  if (undoneBy !== null) return `taken back by ${undoneBy}`;
+  if (effectOf !== null) return `by ${effectOf}`;
+  if (undoneBy !== null) return `undone by ${undoneBy}`;
   return hasEffect ? "yes" : "none";
 }

@@ -13,16 +13,16 @@ const actions: Actions = {
 
 export const migrate: Command = {
   name: "migrate",
-  summary: "Bring the database schema up to date, or show what that would do.",
+  summary: "Apply database migrations, or show which are pending.",
   usage: [
     "migrate up [--schema <name>] [--json]",
     "migrate status [--schema <name>] [--json]",
     "migrate sql [--schema <name>]",
   ],
   actions: Object.keys(actions),
-  details: `  up      Apply what is missing. Any number of processes may do so at once.
-  status  List what is applied and what is pending. Exit code 3 if anything is pending.
-  sql     Print the SQL of all migrations, for people who apply it with their own tool.
+  details: `  up      Apply the pending migrations. Several processes may run it at the same time.
+  status  List applied and pending migrations. Exit code 3 if any is pending.
+  sql     Print the SQL of all migrations, for use with another migration tool.
 
 Examples:
   sagabox migrate status

@@ -34,7 +34,7 @@ const actions: Actions = {
 
 export const outbox: Command = {
   name: "outbox",
-  summary: "See what still waits to be sent and why, and keep the archive of what was.",
+  summary: "Show messages that wait to be sent, retry one, and maintain the archive.",
   usage: [
     "outbox list [--state <state>] [--topic <name>] [--type <name>] [--key <key>] [--older-than <time>] …",
     "outbox show <message-id>",
@@ -43,15 +43,16 @@ export const outbox: Command = {
     "outbox archive --keep <time> [--dry-run] [--yes]",
   ],
   actions: Object.keys(actions),
-  details: `  list     What waits, oldest first: due, failed (tried again), held (dead, keeps its key standing still), or scheduled.
-           It looks through the first 2000 of each lane. Keys and error texts are shown to operators only.
-  show     One message: how often it was tried, when it is tried next, when it was sent.
+  details: `  list     Waiting messages, oldest first: due, failed (will be retried), held (dead-lettered, holds back its key) or
+           scheduled. Reads the first 2000 of each lane. Only operators see keys and error texts.
+  show     One message: its attempts, its next attempt, and when it was sent.
   stats    Counts by topic and type.
   retry-now
-           Have a message tried at once that failed before and waits for its next time. What stands behind it in its key
-           follows. Its attempts stay as they are.
-  archive  One round of what a worker with the part "upkeep" does every hour: partitions for the days ahead, and those
-           older than --keep dropped; what still waits is carried over. For a cron job; needs the owner role.
+           Send a failed message immediately instead of at its next attempt. The messages behind it in its key follow.
+           Its number of attempts stays the same.
+  archive  One round of the maintenance that a worker with the part "upkeep" runs every hour: create the partitions of the
+           next days and drop those older than --keep. Messages that still wait are copied first. For a cron job; needs
+           the owner role.
 
 Examples:
   sagabox outbox list --state failed --min-attempts 3
@@ -62,12 +63,16 @@ Examples:
 
 Connects to DATABASE_URL.`,
   options: {
-    state: { type: "string", value: "<state>", help: "Only these: due, failed, held or scheduled." },
+    state: { type: "string", value: "<state>", help: "Only this state: due, failed, held or scheduled." },
     topic: { type: "string", value: "<name>", help: "Only this topic." },
     type: { type: "string", value: "<name>", help: "Only this type." },
     key: { type: "string", value: "<key>", help: "Only this key." },
-    "older-than": { type: "string", value: "<time>", help: "Only those written longer ago: 30s, 10m, 2h." },
-    "min-attempts": { type: "string", value: "<number>", help: "Only those tried this often or more." },
+    "older-than": { type: "string", value: "<time>", help: "Only messages older than this: 30s, 10m, 2h." },
+    "min-attempts": {
+      type: "string",
+      value: "<number>",
+      help: "Only messages with at least this many attempts.",
+    },
     limit: { type: "string", value: "<number>", help: "Maximum number of rows. Default: 50." },
     after: {
       type: "string",
@@ -92,8 +97,7 @@ async function retry(input: CommandInput, io: Io, id: string): Promise<number> {
     retryNow(database, schema, id, by),
   );
   if (input.values["json"] === true) io.out(jsonText(retried));
-  else
-    io.out(safeLines(`${id} is tried at once instead of at ${retried.wasDueAt}. See: sagabox explain ${id}`));
+  else io.out(safeLines(`${id} is sent now instead of at ${retried.wasDueAt}. See: sagabox explain ${id}`));
   return DONE;
 }
 
@@ -107,7 +111,7 @@ function archive(input: CommandInput, io: Io): Promise<number> {
       io.out(input.values["json"] === true ? jsonText({ dryRun: true, ...plan }) : planText(plan));
       return DONE;
     }
-    const what = `${plan.drop.length} partition(s) older than ${keep} are dropped for ever.`;
+    const what = `${plan.drop.length} partition(s) older than ${keep} are dropped permanently.`;
     if (!(await confirmAction(input, io, { what, matters: plan.drop.length > 0 }))) return STOPPED;
     const progress = startProgress(io, "partitions");
     const total = plan.attach.length + plan.drop.length;
@@ -124,14 +128,14 @@ function archive(input: CommandInput, io: Io): Promise<number> {
 
 function planText({ attach, drop }: { attach: readonly string[]; drop: readonly string[] }): string {
   return [
-    `Nothing was changed. ${attach.length} partition(s) would be attached, ${drop.length} dropped.`,
+    `Dry run: nothing was changed. ${attach.length} partition(s) would be attached, ${drop.length} dropped.`,
     ...drop.map((name) => `  would drop ${name}`),
   ].join("\n");
 }
 
 function resultText({ attached, dropped, kept, forgottenIds }: ArchiveResult): string {
-  const told = `${attached.length} partition(s) attached, ${dropped.length} dropped, ${forgottenIds} chosen id(s) forgotten.`;
-  return [told, ...kept.map((name) => `In use just now, to be tried again: ${name}`)].join("\n");
+  const done = `${attached.length} partition(s) attached, ${dropped.length} dropped, ${forgottenIds} custom id(s) deleted.`;
+  return [done, ...kept.map((name) => `In use, run the command again: ${name}`)].join("\n");
 }
 
 function list(input: CommandInput, io: Io): Promise<number> {
@@ -163,7 +167,7 @@ function listText(
   { limit = 50 }: OutboxFilter,
   columns: number | undefined,
 ): string {
-  if (messages.length === 0) return "Nothing waits that fits.";
+  if (messages.length === 0) return "No matching messages wait.";
   const rows = messages.map((one) => [
     one.messageId,
     one.topic,
@@ -181,7 +185,7 @@ function listText(
     "type",
     "key",
     "state",
-    "tried",
+    "attempts",
     "written at",
     "due at",
     "last error",
@@ -207,11 +211,11 @@ async function show(input: CommandInput, io: Io, id: string): Promise<number> {
     ...(standing === undefined ? [] : [`${standing.state}: ${standing.why}`, `→ ${standing.next}`]),
     ...outbox.map(
       (row) =>
-        `tried ${row.attempts} of ${row.maxAttempts} times, due at ${row.dueAt ?? "no time"}` +
+        `${row.attempts} of ${row.maxAttempts} attempts, due at ${row.dueAt ?? "no time"}` +
         (row.lastError === null ? "" : `, last error: ${row.lastError}`),
     ),
     ...sent.map(({ relay, at }) => `sent at ${at} by ${relay}`),
-    `All of its life: sagabox explain ${message.id}`,
+    `Full history: sagabox explain ${message.id}`,
   ];
   io.out(safeLines(lines.join("\n")));
   return DONE;
@@ -239,11 +243,14 @@ function stats(input: CommandInput, io: Io): Promise<number> {
         "failed",
         "held",
         "scheduled",
-        "most tries",
+        "most attempts",
         "oldest due",
       ];
       const text = rows.length === 0 ? "Nothing waits." : table(headings, rows, io.terminal?.columns);
-      return { text: counted.exact ? text : `${text}\nThere is more: only a part was counted.`, code: DONE };
+      return {
+        text: counted.exact ? text : `${text}\nThere are more messages: the count stopped at its limit.`,
+        code: DONE,
+      };
     }),
   );
 }

@@ -20,7 +20,7 @@ type Work = (
   argument: string,
 ) => Promise<ActionOutput | undefined>;
 
-const PERSON = ["subject-file", "reason", "actor", "app"];
+const SUBJECT = ["subject-file", "reason", "actor", "app"];
 const OPTIONAL_SUBJECT = { argument: "the id of a data subject", isOptional: true } as const;
 
 const actions: Actions = {
@@ -32,7 +32,7 @@ const actions: Actions = {
     }),
   },
   export: {
-    reads: PERSON,
+    reads: SUBJECT,
     ...OPTIONAL_SUBJECT,
     run: runWith(async (opened, input, io, subject) => {
       const lines = opened.export(readSubject(input, io, subject), readReason(input, io));
@@ -41,14 +41,14 @@ const actions: Actions = {
     }),
   },
   hold: {
-    reads: PERSON,
+    reads: SUBJECT,
     ...OPTIONAL_SUBJECT,
     run: runWith(async (opened, input, io, subject) =>
       holdOutput(await opened.hold(readSubject(input, io, subject), readReason(input, io))),
     ),
   },
   release: {
-    reads: PERSON,
+    reads: SUBJECT,
     ...OPTIONAL_SUBJECT,
     run: runWith(async (opened, input, io, subject) =>
       releaseOutput(await opened.release(readSubject(input, io, subject), readReason(input, io))),
@@ -102,7 +102,7 @@ function runWith(work: Work): Action["run"] {
 
 export const privacy: Command = {
   name: "privacy",
-  summary: "Give out, hold and count what is kept about persons; change the keys.",
+  summary: "Export, hold and count personal data, repeat erasures, and rotate the keys.",
   usage: [
     "privacy status",
     "privacy export <subject> | --subject-file <file> --reason <text>",
@@ -113,14 +113,14 @@ export const privacy: Command = {
     "privacy end-saga <id> --reason <text>",
   ],
   actions: Object.keys(actions),
-  details: `  status    How many data keys each key wraps, and how many persons were erased or are held.
-  export    Everything that is held about a person, opened, one JSON object in a line.
-  hold      Keep a person from being erased; release ends it.
-  rewrap    Wrap every data key with the current key of the ring. May be stopped and started again.
-  erasures  The erasure log, one JSON object in a line: keep a copy apart from the backups.
-  reapply   After a restore: destroy again what the backup brought back, by the log or by such a copy. Exit code 3 if the
-            proof of a line does not hold: nothing was done for that one.
-  end-saga  End a saga that was parked because its person was erased. Exit code 1 if it is none of these.
+  details: `  status    Number of data keys per wrapping key, and of data subjects that are erased or held.
+  export    All data about a data subject, decrypted, one JSON object per line.
+  hold      Prevent the erasure of a data subject; release ends the hold.
+  rewrap    Wrap every data key with the current key of the key ring. Can be stopped and continued.
+  erasures  The erasure log, one JSON object per line. Store a copy apart from the backups.
+  reapply   After a restore: repeat the erasures that the backup undid, from the log or from a copy of it. Exit code 3 if
+            the proof of a line is invalid; that line is skipped.
+  end-saga  End a saga that was parked because its data subject was erased. Exit code 1 if it is not such a saga.
 
 Examples:
   sagabox privacy status
@@ -142,13 +142,13 @@ function readErasures(file: string, { cwd }: Io): Erasure[] {
     const lines = readFileSync(resolve(cwd, file), "utf8").split("\n");
     return lines.filter((line) => line.trim() !== "").map((line) => JSON.parse(line) as Erasure);
   } catch {
-    throw new UsageError(`${file} cannot be read as a list of erasures, one JSON object in a line.`);
+    throw new UsageError(`${file} cannot be read as a list of erasures with one JSON object per line.`);
   }
 }
 
 type Answer<Name extends "reapply" | "rewrap"> = Awaited<ReturnType<Privacy[Name]>>;
 
-/** What an action has to say: to a script, to people, and by its exit code. */
+/** The result of an action as JSON value, as text, and as exit code (default 0). */
 interface ActionOutput {
   readonly value: unknown;
   readonly text: string;
@@ -156,13 +156,15 @@ interface ActionOutput {
 }
 
 function holdOutput(held: boolean): ActionOutput {
-  const text = held ? "Held: nobody can erase this person until it is released." : "It was held already.";
+  const text = held
+    ? "Held: this data subject cannot be erased until the hold is released."
+    : "It was already held.";
   return { value: { held }, text };
 }
 
 function releaseOutput(released: boolean): ActionOutput {
   const text = released
-    ? "Released: this person can be erased again."
+    ? "Released: this data subject can be erased again."
     : "Nothing to release: there is no hold.";
   return { value: { released }, text };
 }
@@ -171,30 +173,29 @@ function rewrapOutput(value: Answer<"rewrap">): ActionOutput {
   const { rewrapped, left } = value;
   const rest =
     left === 0
-      ? "Nothing is wrapped by an older key any more: it can be taken out of the ring."
-      : `${left} are left: run it again before an older key is taken out of the ring.`;
+      ? "No data key is wrapped by an older key any more. Older keys can be removed from the key ring."
+      : `${left} are left: run it again before you remove an older key from the key ring.`;
   return { value, text: `${rewrapped} data key(s) rewrapped with the current key. ${rest}` };
 }
 
 function reapplyOutput(value: Answer<"reapply">): ActionOutput {
   const { erasures, keysDestroyed, refused } = value;
-  const done = `${erasures} erasure(s) applied again, ${keysDestroyed} key(s) that were back destroyed.`;
+  const done = `${erasures} erasure(s) repeated, ${keysDestroyed} restored key(s) destroyed.`;
   if (refused === 0) return { value, text: done };
-  const why = "their proof does not hold, or was made with another index key of the ring";
+  const why = "the proof is invalid, or was made with another index key of the key ring";
   return {
     value,
-    text: `${done}\n${refused} line(s) refused: ${why}. Nothing was done for them.`,
+    text: `${done}\n${refused} line(s) skipped: ${why}.`,
     code: FOUND,
   };
 }
 
 function endSagaOutput(ended: boolean): ActionOutput {
-  if (ended) return { value: { ended }, text: "Ended as it was; nothing was undone." };
-  const text = "Nothing was ended: there is no saga of this id that is parked because its person was erased.";
+  if (ended) return { value: { ended }, text: "Ended in its current state. Nothing was undone." };
+  const text = "Nothing was ended: no saga with this id is parked because its data subject was erased.";
   return { value: { ended }, text, code: FAILED };
 }
 
-/** The keys and what was done with them, for people. */
 function privacyText(seen: Awaited<ReturnType<Privacy["status"]>>): string {
   const { currentKey, keys, destroyed, erasures, unswept, holds, cacheTtlMs } = seen;
   const wrapped = Object.entries(keys).map(([name, count]) => `${count} by ${name}`);
@@ -204,7 +205,7 @@ function privacyText(seen: Awaited<ReturnType<Privacy["status"]>>): string {
       "data keys",
       `${wrapped.length === 0 ? "none yet" : `wrapped: ${wrapped.join(", ")}`}; ${destroyed} destroyed`,
     ],
-    ["erasures", `${erasures}, of which ${unswept} are not swept yet (unswept)`],
+    ["erasures", `${erasures}, ${unswept} of them not swept yet`],
     ["holds", String(holds)],
     ["key cache", `other processes forget a destroyed key within ${cacheTtlMs / 1_000} s`],
   ];

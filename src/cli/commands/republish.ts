@@ -12,20 +12,21 @@ const DEFAULT_RATE = 500;
 
 export const republish: Command = {
   name: "republish",
-  summary: "Send a time window of the archive again, because a broker lost what it had acknowledged.",
+  summary: "Send messages of the archive again, after a broker lost messages that it had confirmed.",
   usage: [
     "republish --from <time> --to <time> [--topic <name>] [--type <name>] [--rate <number>] --reason <text> [--yes]",
     "republish --from <time> --to <time> [--topic <name>] [--type <name>] --dry-run",
   ],
-  details: `Messages go back into the outbox under their own ids; a consumer that has handled one treats it as a duplicate. All messages
-of a key go back in one transaction, in their old order and before newer messages of the key that still wait, also while
-workers run. A newer one that was sent already, or is in flight, cannot be called back. Messages that still wait and dead
-letters are left out. The window is about when a message was written, so begin it early enough for those that were sent late.
-It is written to the audit log.
+  details: `Puts messages back into the outbox under their original ids; a consumer that already handled one treats it as a duplicate.
+All messages of a key go back in one transaction, in their original order and before newer waiting messages of the key, also
+while workers run. A newer message that is already sent or in flight cannot be recalled. Waiting messages and dead letters
+are left out. The window is the time when messages were written, so start it early enough for messages that were sent late.
+The action is recorded in the audit log.
 
 Publishing pauses during each transaction: some milliseconds, or seconds for a key with very many messages.
 
-Ctrl-C ends it after the current transaction with exit code 4 and says how to continue: --after. If it is killed, run it again.
+Ctrl-C stops after the current transaction with exit code 4 and prints how to continue with --after. If the process was
+killed, run the command again.
 
 Examples:
   sagabox republish --from 2026-11-16T08:00:00Z --to 2026-11-16T08:30:00Z --dry-run
@@ -37,20 +38,20 @@ Connects to DATABASE_URL with at least the operator role.`,
     from: {
       type: "string",
       value: "<time>",
-      help: "Written at this time or later: 2026-11-16T08:00:00Z, or 2h for two hours ago.",
+      help: "Only messages written at or after this time: 2026-11-16T08:00:00Z, or 2h for two hours ago.",
     },
-    to: { type: "string", value: "<time>", help: "And before this one, given likewise." },
+    to: { type: "string", value: "<time>", help: "Only messages written before this time." },
     topic: { type: "string", value: "<name>", help: "Only this topic." },
     type: { type: "string", value: "<name>", help: "Only this type." },
     rate: {
       type: "string",
       value: "<number>",
-      help: `Messages in a second at most, on average. Default: ${DEFAULT_RATE}.`,
+      help: `Highest average rate, in messages per second. Default: ${DEFAULT_RATE}.`,
     },
     after: {
       type: "string",
       value: "<cursor>",
-      help: "Continue where an earlier one with the same window ended.",
+      help: "Continue where a republish of the same window ended.",
     },
     "dry-run": dryRunOption,
     yes: yesOption,

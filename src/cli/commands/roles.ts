@@ -12,13 +12,13 @@ const actions: Actions = {
 
 export const roles: Command = {
   name: "roles",
-  summary: "Print the SQL that gives each process and person no more rights than needed.",
+  summary: "Print the SQL that creates database roles with minimal rights.",
   usage: [
     "roles sql [--schema <name>] [--prefix <text>] [--with-optimistic-send] [--with-overflow] [--json]",
   ],
   actions: Object.keys(actions),
-  details: `  sql  Print SQL that makes the roles below and grants them their rights. It changes nothing by itself; run it
-       after every migration, as often as you like. Roles cannot log in: make your login roles members of them.
+  details: `  sql  Print SQL that creates the roles below and grants their rights. The command itself changes nothing. Run the SQL
+       after every migration; it can be repeated. The roles cannot log in: make your login roles members of them.
 
 ${roleNames.map((name) => `  ${name.padEnd(8)}  ${table[name].who.replaceAll("`", "")}`).join("\n")}
 
@@ -31,15 +31,15 @@ Example:
     prefix: {
       type: "string",
       value: "<text>",
-      help: `Begins the name of every role. Default: ${DEFAULT_PREFIX}.`,
+      help: `Prefix of every role name. Default: ${DEFAULT_PREFIX}.`,
     },
     "with-optimistic-send": {
       type: "boolean",
-      help: "Let writers send what they wrote themselves (outbox.optimistic): they may delete from the outbox then.",
+      help: "Allow writers to send their own messages (outbox.optimistic), which deletes outbox rows.",
     },
     "with-overflow": {
       type: "boolean",
-      help: "Let writers count what waits per topic (outbox.overflow).",
+      help: "Allow writers to count waiting messages per topic (outbox.overflow).",
     },
     json: { type: "boolean", help: "Print JSON." },
   },

@@ -36,7 +36,7 @@ async function diagram(input: CommandInput, io: Io, name: string): Promise<numbe
   return 0;
 }
 
-/** Of several versions the newest. */
+/** Finds the definition with this name: the given version, or else the newest. */
 function findDefinition(
   definitions: readonly SagaDefinition[],
   name: string,
@@ -53,26 +53,28 @@ interface DefinitionQuery {
   readonly definitions: readonly SagaDefinition[];
 }
 
-/** What is neither a definition nor, by its looks, an instance is told without asking the database. */
+/** Throws a `UsageError` if the name can be neither a registered saga nor the id of an instance. */
 function refuseUnknown(name: string, { app, version, definitions }: DefinitionQuery): void {
   if (INSTANCE_ID.test(name)) {
     if (version === undefined) return;
-    throw new UsageError("--version is for the name of a saga; an instance is drawn in its own version.");
+    throw new UsageError("--version needs the name of a saga; an instance is drawn in its own version.");
   }
   if (app === undefined) {
     throw new UsageError(
-      `"${name}" is no id of an instance. To draw a saga by its name, say --app <module>, the file that registers it.`,
+      `"${name}" is not the id of an instance. To draw a saga by name, add --app <module>, the file that registers it.`,
     );
   }
   const versions = versionsByName(definitions);
   const known = versions.get(name);
   if (known !== undefined) {
-    throw new UsageError(`"${app}" registers no version ${version} of "${name}", only ${known.join(", ")}.`);
+    throw new UsageError(
+      `"${app}" does not register version ${version} of "${name}", only ${known.join(", ")}.`,
+    );
   }
   const list = [...versions].map(([one, numbers]) => `${one} (version ${numbers.join(", ")})`);
   throw new UsageError(
-    `"${name}" is no id of an instance, and "${app}" registers no saga of this name. ` +
-      (list.length === 0 ? "It registers none at all." : `It registers: ${list.join(", ")}.`),
+    `"${name}" is not the id of an instance, and "${app}" registers no saga with this name. ` +
+      (list.length === 0 ? "It registers no sagas." : `It registers: ${list.join(", ")}.`),
   );
 }
 
@@ -108,7 +110,7 @@ function drawInstance(
 
 const newId = createIdSource({ wallMs: () => systemClock.wallMs(), randomBytes });
 
-/** Brings one instance the event it waits for, held to the event's own schema. */
+/** Delivers the event that an instance waits for, after checking the data against the schema of the event. */
 async function signal(input: CommandInput, io: Io, sagaId: string): Promise<number> {
   const name = requireOption(input, "event", "<name>");
   const data = readData(requireOption(input, "data-file", "<file>"), io.cwd);
@@ -128,8 +130,8 @@ async function signal(input: CommandInput, io: Io, sagaId: string): Promise<numb
 
 function resultText(name: string, accepted: boolean, sagaId: string): string {
   return accepted
-    ? `Brought "${name}". A worker goes on with it; see: sagabox saga show ${sagaId}`
-    : `Nothing to do: a signal of this id was brought before. Saga ${sagaId}.`;
+    ? `Delivered "${name}". A worker continues the saga; see: sagabox saga show ${sagaId}`
+    : `Nothing to do: a signal with this id was already delivered. Saga ${sagaId}.`;
 }
 
 function findAwaitedEvent(definitions: readonly SagaDefinition[], name: string): AnyEvent {
@@ -145,11 +147,11 @@ function findAwaitedEvent(definitions: readonly SagaDefinition[], name: string):
   const suggestion = findNearest(name, known);
   if (suggestion !== undefined)
     throw new UsageError(`No saga waits for "${name}". Did you mean ${suggestion}?`);
-  const list = known.length === 0 ? "none waits for any event" : `they wait for ${known.join(", ")}`;
+  const list = known.length === 0 ? "no saga waits for an event" : `known events: ${known.join(", ")}`;
   throw new UsageError(`No saga of this application waits for "${name}": ${list}.`);
 }
 
-// In a file, since others can read a command line in the list of processes.
+// The data are read from a file, because other users can read command lines in the process list.
 function readData(file: string, folder: string): Json {
   let text: string;
   try {
@@ -160,7 +162,7 @@ function readData(file: string, folder: string): Json {
   try {
     return decodeJson(text);
   } catch {
-    throw new UsageError(`--data-file ${file} is not JSON.`);
+    throw new UsageError(`--data-file ${file} does not contain JSON.`);
   }
 }
 
@@ -206,7 +208,7 @@ const actions: Actions = {
 
 export const saga: Command = {
   name: "saga",
-  summary: "Look at running sagas, decide about failed ones, and check new definitions against them.",
+  summary: "Inspect sagas, resolve failed ones, and check new definitions against stored instances.",
   usage: [
     "saga list [--type <name>] [--status <status>] [--step <name>] [--key <key>] [--older-than <time>] …",
     "saga show <id>",
@@ -220,28 +222,28 @@ export const saga: Command = {
     "saga diagram <id | name> [--app <module>] [--version <number>]",
   ],
   actions: Object.keys(actions),
-  details: `  list        Instances, newest first. --after takes the last id of the page before.
-  show        One instance: its steps, what it waits for, what a person has to decide.
-  history     Everything that happened to it, and who or what caused it.
-  stuck       Instances that do not get on by themselves, why, and what to do. --check exits with 3 if there are any.
-  retry       Try a step that failed for good, or its undo, again; without --step all that failed.
-  skip        Go on as if the failed step, or its undo, were not there.
-  settle      Say that the failed step, or its undo, was done by hand; --result is what it would have returned.
-  compensate  Undo it, even if it has completed. Not past its pivot.
-  cancel      Undo it, unless it has completed.
-  signal      Bring it the event it waits for, without publishing it. --data-file holds the data as JSON, - is the
+  details: `  list        Instances, newest first. --after takes the last id of the previous page.
+  show        One instance: its steps, what it waits for, and the possible actions if it failed.
+  history     Every transition of the instance, with its cause.
+  stuck       Instances that cannot continue alone, the reason, and what to do. --check exits with 3 if there are any.
+  retry       Run a failed step, or its failed undo, again. Without --step: all failed steps.
+  skip        Continue without the failed step or undo.
+  settle      Mark the failed step or undo as done by hand. --result is the result that the step would have returned.
+  compensate  Undo the saga, even if it has completed. Refused after its pivot.
+  cancel      Undo the saga, unless it has completed.
+  signal      Deliver the event it waits for without publishing it. --data-file contains the data as JSON; - reads
               standard input. With --signal-id a repetition has no effect.
-  check       Compare the definitions of the application with the stored ones, and say what changed without a new version.
-              Play all running and the newest ended instances again on the definitions of the application, and say
-              which would go another way (diverges) or not go on at all (stuck). Exit code 3 if any, or if a worker would
-              refuse to start with a definition. Ended ones of a version
-              that is not registered are skipped; sagas it does not register at all are told, and change no exit code.
-  diagram     Mermaid of a definition (by its name, with --app), or of one instance: on its definition with --app, else
-              along the time.
+  check       Compare the application's definitions with the stored ones and list changes made without a new version.
+              Then replay all running and the newest ended instances with the application's definitions, and list those
+              that would take another path (diverges) or could not continue (stuck). Exit code 3 if there are any, or if
+              a worker would refuse to start with a definition. Ended instances of an unregistered version are skipped.
+              Sagas that the application does not register are listed and do not change the exit code.
+  diagram     Mermaid diagram of a definition (by name, with --app) or of an instance: on its definition with --app,
+              otherwise as a timeline.
 
-An action is done by a worker that knows the definition, usually within a second. It is written to the history with
---actor and --reason, and so is one that is refused. What cannot be taken back (skip, settle, compensate, cancel) asks
-before it is done; show says what is possible. The database is the one of DATABASE_URL.
+A worker with the definition carries out an action, usually within a second. Accepted and refused actions are recorded in
+the history with --actor and --reason. Actions that cannot be undone (skip, settle, compensate, cancel) ask for
+confirmation; show lists the possible actions. Connects to DATABASE_URL.
 
 Examples:
   sagabox saga stuck
@@ -249,7 +251,7 @@ Examples:
   sagabox saga show 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11
   sagabox saga history 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11
   sagabox saga retry 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --reason "carrier is back, ticket 7"
-  sagabox saga skip 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --step mail --reason "nobody waits for it" --yes
+  sagabox saga skip 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --step mail --reason "not needed" --yes
   sagabox saga settle 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --step ship --result '"parcel-1"' --reason "sent by hand" --yes
   sagabox saga compensate 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --reason "customer withdrew" --yes
   sagabox saga cancel 0197f3a2-6c1e-7d5b-9f62-1f6a8f3d2c11 --reason "ordered twice" --yes
@@ -258,14 +260,22 @@ Examples:
   sagabox saga diagram order --app ./app.ts`,
   options: {
     type: { type: "string", value: "<name>", help: "Only sagas of this name." },
-    status: { type: "string", value: "<status>", help: "Only those with this status." },
-    step: { type: "string", value: "<name>", help: "The step it stands at, or that is decided about." },
+    status: { type: "string", value: "<status>", help: "Only this status." },
+    step: {
+      type: "string",
+      value: "<name>",
+      help: "Only instances at this step; for an action: the step it applies to.",
+    },
     key: { type: "string", value: "<key>", help: "Only the instance of this key." },
-    "correlation-id": { type: "string", value: "<id>", help: "Only those started with this correlation id." },
+    "correlation-id": {
+      type: "string",
+      value: "<id>",
+      help: "Only instances started with this correlation id.",
+    },
     "older-than": {
       type: "string",
       value: "<time>",
-      help: "Only those older, or quiet for longer: 30s, 10m, 2h.",
+      help: "Only instances older than this, or unchanged for longer: 30s, 10m, 2h.",
     },
     limit: { type: "string", value: "<number>", help: "Maximum number of rows. Default: 50." },
     after: {
@@ -273,20 +283,24 @@ Examples:
       value: "<id>",
       help: "Start after this row, the last one of the previous page.",
     },
-    actor: { type: "string", value: "<name>", help: "Who decides. Default: USER." },
-    reason: { type: "string", value: "<text>", help: "Why. Needed for every action." },
+    actor: { type: "string", value: "<name>", help: "Your name, for the audit log. Default: USER." },
+    reason: {
+      type: "string",
+      value: "<text>",
+      help: "Reason, for the audit log. Required for every action.",
+    },
     yes: yesOption,
     check: { type: "boolean", help: "Exit with 3 if any saga is stuck." },
     result: { type: "string", value: "<json>", help: "The result of a settled step." },
-    event: { type: "string", value: "<name>", help: "The event a signal brings." },
+    event: { type: "string", value: "<name>", help: "Name of the event to deliver." },
     "data-file": { type: "string", value: "<file>", help: "File with the event's data as JSON." },
-    "signal-id": { type: "string", value: "<id>", help: "Names the signal. Default: a new id." },
+    "signal-id": { type: "string", value: "<id>", help: "Id of the signal. Default: a new id." },
     app: { type: "string", value: "<module>", help: "File that exports the bus with its sagas registered." },
-    version: { type: "string", value: "<number>", help: "The version to draw. Default: the newest." },
+    version: { type: "string", value: "<number>", help: "Version to draw. Default: the newest." },
     ended: {
       type: "string",
       value: "<number>",
-      help: "How many ended instances are checked. Default: 1000.",
+      help: "Maximum number of ended instances to check. Default: 1000.",
     },
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
     json: { type: "boolean", help: "Print JSON." },
@@ -306,10 +320,10 @@ async function check(input: CommandInput, io: Io): Promise<number> {
     for (const line of definitions.flatMap(comparisonLines)) io.out(safeLines(line));
     if (findings.length > 0) io.out(findingTable(findings, io.terminal?.columns));
     io.out(`${checked} checked: ${same} same, ${diverges} diverge, ${stuck} stuck.`);
-    if (skipped > 0) io.out(`${skipped} skipped: they have ended, and their version is not registered.`);
+    if (skipped > 0) io.out(`${skipped} skipped: ended, with a version that is not registered.`);
     for (const { type, open } of strangers) {
       io.out(
-        safeLines(`Not checked: ${open} open of saga "${type}", which "${app}" does not register at all.`),
+        safeLines(`Not checked: ${open} open instances of saga "${type}", which "${app}" does not register.`),
       );
     }
   }
@@ -317,7 +331,7 @@ async function check(input: CommandInput, io: Io): Promise<number> {
   return report.diverges + report.stuck === 0 && !isRefused ? DONE : FOUND;
 }
 
-/** What changed from the stored definition to that of the application; nothing where they are the same. */
+/** Describes the changes from the stored definition to the definition of the application. Empty if they are equal. */
 function comparisonLines(comparison: DefinitionComparison): readonly string[] {
   const { type, version, verdict, differences, unfitSteps, unfitInstances } = comparison;
   const changed =
@@ -352,13 +366,13 @@ function findingTable(findings: readonly CheckFinding[], columns: number | undef
   );
 }
 
-/** The sagas that the application registers with its bus. The bus is not run. */
+/** Loads the application and returns the sagas registered with its bus. The bus is not started. */
 async function loadDefinitions(app: string, io: Io): Promise<readonly SagaDefinition[]> {
   const bus = await loadApp(app, io.cwd);
   try {
     const { sagas } = bus as { sagas?: { definitions?: () => readonly SagaDefinition[] } };
     if (typeof sagas?.definitions === "function") return sagas.definitions();
-    throw new SagaboxError("APP_MODULE_INVALID", `"${app}" exports a bus that knows nothing of sagas.`);
+    throw new SagaboxError("APP_MODULE_INVALID", `"${app}" exports a bus without sagas.`);
   } finally {
     await bus.stop();
   }

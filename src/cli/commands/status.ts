@@ -7,13 +7,13 @@ import { printOrWatch, watchOption } from "../watch.ts";
 
 export const status: Command = {
   name: "status",
-  summary: "See on one screen how everything stands, what is wrong and where to look further.",
+  summary: "Show the state of everything on one screen: problems first, with the command that shows more.",
   usage: ["status [--watch [seconds]] [--check] [--schema <name>] [--json]"],
-  details: `What waits to be sent and for how long, what failed, what is scheduled, who works on which lanes, how far each
-consumer is, dead letters and sagas. Counts stop at 100000 ("or more"), so it may be asked often. Consumers behind a broker
-that keep nothing in this database are not seen from here. Without a running relay it is never healthy.
+  details: `Waiting, failed and scheduled messages, the age of the oldest, the workers and their lanes, the backlog of each consumer, dead
+letters and sagas. Counts stop at 100000 ("or more"), so it is cheap enough to run often. Consumers with another database
+are not shown. Without a running relay the state is never healthy.
 
---check exits with 3 when something is wrong. The role of a viewer suffices.
+--check exits with 3 if there is a problem. The viewer role is sufficient.
 
 Examples:
   sagabox status
@@ -23,9 +23,9 @@ Examples:
 Connects to DATABASE_URL.`,
   options: {
     watch: watchOption,
-    check: { type: "boolean", help: "Exit with 3 when something is wrong." },
+    check: { type: "boolean", help: "Exit with 3 if there is a problem." },
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
-    json: { type: "boolean", help: "Print JSON; with --watch one object in a line each time." },
+    json: { type: "boolean", help: "Print JSON; with --watch one object per line." },
   },
   async run(input, io) {
     if (input.positionals.length > 0) {
@@ -41,7 +41,7 @@ Connects to DATABASE_URL.`,
   },
 };
 
-/** The whole on one screen, what is wrong first. */
+/** Renders the overview, problems first. */
 function statusText(seen: Overview, columns: number | undefined): string {
   return [
     ...verdictLines(seen),
@@ -62,13 +62,13 @@ function verdictLines({ healthy, problems }: Overview): string[] {
 
 function factLines({ at, schema, outbox, deadLetters, lanes, sagas }: Overview): [string, string][] {
   const oldest =
-    outbox.oldestDueSeconds === null ? "" : `, the oldest due for ${ageText(outbox.oldestDueSeconds)}`;
+    outbox.oldestDueSeconds === null ? "" : `, the oldest overdue by ${ageText(outbox.oldestDueSeconds)}`;
   return [
     ["at", at],
-    ["outbox", `${countText(outbox.waiting)} waiting${oldest}, ${outbox.failed} of them failed before`],
+    ["outbox", `${countText(outbox.waiting)} waiting${oldest}, ${outbox.failed} of them failed`],
     ["scheduled", countText(outbox.scheduled)],
     ["lanes", `${lanes.total - lanes.unowned} of ${lanes.total} owned by running workers`],
-    ["dead letters", `${countText(deadLetters)} open, ${outbox.heldKeys} key(s) held by them`],
+    ["dead letters", `${countText(deadLetters)} open, ${outbox.heldKeys} key(s) held back`],
     ["sagas", `${sagas.running} running, ${sagas.compensating} compensating, ${sagas.failed} failed`],
     ["schema", `${schema.name}, migration ${schema.version} (${schema.migration})`],
   ];

@@ -6,11 +6,11 @@ import { jsonText, safeLines, table } from "../print.ts";
 
 export const topology: Command = {
   name: "topology",
-  summary: "Print what an application consumes, and what it makes at the broker for that.",
+  summary: "Print the topics that an application consumes and the broker objects it creates for them.",
   usage: ["topology --app <module> [--json]"],
-  details: `Exchanges, queues and bindings of RabbitMQ, topics and groups of Kafka, streams and consumers of NATS, and the least
-rights that consuming takes there. Nothing is made, and neither broker nor database is asked. What the application publishes
-is not known before it does, nor are the replies it waits for: add them where you grant rights.
+  details: `Prints the exchanges, queues and bindings of RabbitMQ, the topics and groups of Kafka, or the streams and consumers of NATS,
+and the minimal rights for consuming. Nothing is created, and neither the broker nor the database is contacted. Published
+topics and the reply topic are not included, because they are not known in advance: add them when you grant rights.
 
 Example:
   sagabox topology --app ./app.ts`,
@@ -35,7 +35,7 @@ async function loadTopology(app: string, io: Io): Promise<BusTopology> {
   try {
     const { topology: asked } = bus as { topology?: () => BusTopology };
     if (typeof asked === "function") return asked.call(bus);
-    throw new SagaboxError("APP_MODULE_INVALID", `"${app}" exports a bus that cannot tell its topology.`);
+    throw new SagaboxError("APP_MODULE_INVALID", `"${app}" exports a bus without a topology() method.`);
   } finally {
     await bus.stop();
   }
@@ -52,7 +52,7 @@ function topologyText(
     safeLines(`Service ${service} over ${transport}`),
     "",
     consumed.length === 0
-      ? "It consumes nothing."
+      ? "It consumes no topics."
       : table(["consumer", "topic", "kind", "order"], consumed, columns),
     ...(objects.length === 0
       ? []

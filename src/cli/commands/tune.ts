@@ -17,15 +17,14 @@ import { loadEnvironment } from "../settings.ts";
 
 export const tune: Command = {
   name: "tune",
-  summary: "Measure batch sizes and concurrency on your own server, and propose settings with the figures.",
+  summary: "Measure batch sizes and concurrency on your database server and propose settings.",
   usage: ["tune [--seconds <number>] [--cores <number>] [--yes] [--json]"],
-  details: `Makes a scratch schema (sagabox_tune_…) with all tables, writes, reads and settles messages there with the statements
-of the product, for batches of 10 to 2000 and 1 to 8 relays at a time; then it handles messages, each in a transaction of its
-own, with 1 to 40 handlers at a time. The schema is dropped again, also after Ctrl-C. It measures the database: no broker, and
-handlers that do nothing themselves. It touches nothing else, but it loads the server for as long as it runs: choose a quiet
-hour, or a copy of the server.
+  details: `Creates a scratch schema (sagabox_tune_…) with all tables, and writes, reads and settles messages there with the statements
+of the product, with batches of 10 to 2000 and 1 to 8 relays. Then it handles messages, each in its own transaction, with 1
+to 40 concurrent handlers. The schema is dropped at the end, also after Ctrl-C. Only the database is measured: there is no
+broker, and the handlers do nothing. It loads the server while it runs, so choose a quiet hour or a copy of the server.
 
-Proposed is the smallest setting within 5 % of the fastest.
+It proposes the smallest setting within 5 % of the fastest.
 
 Examples:
   sagabox tune
@@ -33,11 +32,11 @@ Examples:
 
 Connects to DATABASE_URL; the user must be allowed to create schemas.`,
   options: {
-    seconds: { type: "string", value: "<number>", help: "How long it measures, all in all. Default: 60." },
+    seconds: { type: "string", value: "<number>", help: "Duration of the whole measurement. Default: 60." },
     cores: {
       type: "string",
       value: "<number>",
-      help: "Cores of the database server. Default: those of this machine.",
+      help: "Cores of the database server. Default: the cores of this machine.",
     },
     yes: yesOption,
     json: { type: "boolean", help: "Print JSON." },
@@ -55,7 +54,7 @@ Connects to DATABASE_URL; the user must be allowed to create schemas.`,
         "DATABASE_URL is not set. Set it to the URL of PostgreSQL, or run `sagabox dev` to start one.",
       );
     }
-    const what = `This loads the database server for about ${seconds} s, in a schema of its own that is dropped afterwards.`;
+    const what = `This loads the database server for about ${seconds} s, in a temporary schema that is dropped afterwards.`;
     if (!(await confirmAction(input, io, { what }))) return STOPPED;
     const progress = startProgress(io, "settings measured");
     const database = pgDatabase(databaseUrl, tuneConnections);
@@ -128,6 +127,6 @@ function reportText(
       columns,
     ),
     "",
-    `${finished ? "" : "Stopped before the end. "}The scratch schema ${schema} is dropped.`,
+    `${finished ? "" : "Stopped early. "}The scratch schema ${schema} is dropped.`,
   ].join("\n");
 }

@@ -9,17 +9,16 @@ import { printOrWatch, watchOption } from "../watch.ts";
 
 export const verify: Command = {
   name: "verify",
-  summary: "Prove that nothing written was lost: written = sent + waiting + dead + discarded, in each lane.",
+  summary: "Prove that no message was lost: written = sent + waiting + dead + discarded, in each lane.",
   usage: ["verify [--since <day>] [--lanes] [--watch [seconds]] [--schema <name>] [--json]"],
-  details: `Counts every message of the archive as far back as it can be proved (as long as dead letters are kept), and looks at
-what waits, deliveries, schedules, dead letters, the inbox, leases and incidents. It reads in small steps beside the running
-system, blocks nobody and changes nothing. Every worker with the part "upkeep" does the same all the time; this does all of
-it now. What a broker lost after it confirmed is not seen from here. The table is about sending: "dead" and "discarded" are
-messages that could not be sent. Dead letters of consumers have a line of their own.
+  details: `Counts every message of the archive, as far back as dead letters are kept, and checks waiting messages, deliveries,
+schedules, dead letters, the inbox, leases and incidents. It reads in small steps, blocks no other session and changes
+nothing. A worker with the part "upkeep" runs the same checks continuously; this command runs all of them now. It cannot
+detect messages that a broker lost after confirming them. In the table, "dead" and "discarded" are messages that could not
+be sent; dead letters of consumers are counted separately.
 
-What is too busy is looked at again, and then in smaller pieces. Exit code 3 when something is wrong; each finding names the
-ids and what to do. Exit code 4 when nothing wrong was seen, but not everything could be looked at. The role of an operator
-suffices.
+Busy data is read again in smaller steps. Exit code 3 if something is wrong; each finding lists ids and what to do. Exit code
+4 if nothing wrong was found but some data could not be checked. The operator role is sufficient.
 
 Examples:
   sagabox verify
@@ -31,9 +30,9 @@ Connects to DATABASE_URL.`,
     since: {
       type: "string",
       value: "<day>",
-      help: "Only messages written since then: 2026-11-16, or 2d for two days ago.",
+      help: "Only messages written at or after this day: 2026-11-16, or 2d for two days ago.",
     },
-    lanes: { type: "boolean", help: "Print the account of each lane." },
+    lanes: { type: "boolean", help: "Print the counts of each lane." },
     watch: watchOption,
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
     json: { type: "boolean", help: "Print JSON." },
@@ -86,15 +85,15 @@ function readSince(input: CommandInput): string | undefined {
 
 function verdictText({ verdict, total, findings, from, rows }: ConservationReport): string {
   if (verdict === "kept" && total.written === 0) {
-    return `Kept: there are no messages to count; ${rows} other row(s) are in order.`;
+    return `Kept: there are no messages to count; ${rows} other row(s) are correct.`;
   }
   const wrong = findings.reduce((sum, { count }) => sum + count, 0);
   const texts: Readonly<Record<ConservationVerdict, string>> = {
-    kept: `Kept: all ${total.written} message(s) written since ${from} are accounted for; ${rows} other row(s) are in order.`,
-    broken: `BROKEN: ${wrong} thing(s) are not as they should be, of ${total.written} message(s) written since ${from}.`,
+    kept: `Kept: all ${total.written} message(s) written since ${from} are accounted for; ${rows} other row(s) are correct.`,
+    broken: `BROKEN: ${wrong} problem(s) in ${total.written} message(s) written since ${from}.`,
     incomplete:
-      `NOT PROVED: not everything could be looked at. ${total.written} message(s) written since ${from} are accounted for, and ` +
-      `${rows} other row(s) are in order.`,
+      `INCOMPLETE: some data could not be checked. ${total.written} message(s) written since ${from} are accounted for, and ` +
+      `${rows} other row(s) are correct.`,
   };
   return texts[verdict];
 }
@@ -107,17 +106,17 @@ function reportText(
   const sums = Object.entries(total).map(([name, count]) => [name, count] as const);
   const lines = [
     verdictText(report),
-    ...(finished ? [] : ["Stopped before the end; what was looked at by then is counted."]),
+    ...(finished ? [] : ["Stopped early; the counts cover only what was read."]),
     ...(skipped === 0
       ? []
       : [
-          `${skipped} window(s) or table(s) were too busy, also when asked again: nothing is said about them. ` +
-            "Look again when there is less to do.",
+          `${skipped} window(s) or table(s) were too busy to be checked. ` +
+            "Run the command again when there is less load.",
         ]),
     "",
-    table(["messages, by how sending went", "count"], sums, columns),
+    table(["messages by result of sending", "count"], sums, columns),
     "",
-    `Dead letters of consumers: ${consumerLetters.open} open, ${consumerLetters.discarded} discarded. Their messages were sent, and count as that above.`,
+    `Dead letters of consumers: ${consumerLetters.open} open, ${consumerLetters.discarded} discarded. Their messages were sent and are counted so above.`,
     ...(showsLanes ? ["", laneTable(lanes, columns)] : []),
     ...findings.flatMap(({ kind, lane, count, ids, means, whatToDo }) => [
       "",
@@ -127,7 +126,7 @@ function reportText(
       ...(count > ids.length ? [`  … and ${count - ids.length} more.`] : []),
     ]),
     "",
-    `Looked for ${Math.round(durationMs)} ms.`,
+    `Took ${Math.round(durationMs)} ms.`,
   ];
   return lines.join("\n");
 }

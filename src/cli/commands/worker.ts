@@ -16,11 +16,11 @@ export const worker: Command = {
   summary: "Run the relay and the consumers of an application.",
   usage: ["worker --app <module> [--parts <list>] [--port <number>] [--host <address>]"],
   details: `The module exports the bus as default or as "bus", or a function that returns it.
-With --parts only some of it runs: relay, consumers, sagas, upkeep. Each needs less of the database than all of them;
+With --parts only some parts run: relay, consumers, sagas, upkeep. Each part needs fewer database rights than all of them;
 see \`sagabox help roles\`.
-Health and metrics are served on port 8000 of this machine only, unless told otherwise.
-SIGTERM and SIGINT finish what was begun, for at most the bus's shutdownTimeout, or SAGABOX_SHUTDOWN_TIMEOUT where the code
-sets none; a second one ends at once.
+Health and metrics are served on port 8000, on this machine only by default.
+SIGTERM and SIGINT stop the worker. Running work may finish within the bus's shutdownTimeout, or SAGABOX_SHUTDOWN_TIMEOUT if
+the code sets none. A second signal exits immediately.
 
 Examples:
   sagabox worker --app ./app.js
@@ -30,14 +30,18 @@ Examples:
     parts: {
       type: "string",
       value: "<list>",
-      help: `Which parts run here, with commas between them. Default: ${workerParts.join(",")}.`,
+      help: `Parts to run, separated by commas. Default: ${workerParts.join(",")}.`,
     },
     port: {
       type: "string",
       value: "<number>",
       help: "Port of health and metrics. Default: SAGABOX_PORT or 8000.",
     },
-    host: { type: "string", value: "<address>", help: "Its address. Default: SAGABOX_HOST or 127.0.0.1." },
+    host: {
+      type: "string",
+      value: "<address>",
+      help: "Address of health and metrics. Default: SAGABOX_HOST or 127.0.0.1.",
+    },
   },
   async run(input, io) {
     const app = textValue(input, "app");

@@ -11,29 +11,29 @@ import { loadEnvironment, readSchemaName, withSchema } from "../settings.ts";
 
 export type Privacy = Bus["privacy"];
 
-/** Options that every command about persons takes. */
+/** Options of every command that handles personal data. */
 export const privacyOptions: Readonly<Record<string, CommandOption>> = {
   "subject-file": {
     type: "string",
     value: "<file>",
-    help: "Read the person's id from this file, or from standard input with -.",
+    help: "Read the id of the data subject from this file; - reads standard input.",
   },
   reason: {
     type: "string",
     value: "<text>",
-    help: "Why, for the log: the number of the request, not a name.",
+    help: "Reason, for the audit log: the number of the request, not a name.",
   },
-  actor: { type: "string", value: "<name>", help: "Who does it. Default: USER." },
+  actor: { type: "string", value: "<name>", help: "Your name, for the audit log. Default: USER." },
   app: {
     type: "string",
     value: "<file>",
-    help: "Module that exports the bus, where its keys are in a service.",
+    help: "File that exports the bus, for keys that are kept in a key service.",
   },
   schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
   json: { type: "boolean", help: "Print JSON." },
 };
 
-/** Runs `work` with the keys of the environment, or with the application's own bus. */
+/** Runs `work` with the keys of the environment, or with the application's bus if --app is given. */
 export async function withPrivacy<T>(
   input: CommandInput,
   io: Io,
@@ -41,7 +41,7 @@ export async function withPrivacy<T>(
 ): Promise<T> {
   const app = textValue(input, "app");
   const bus = app === undefined ? await createPrivacyBus(input, io) : await loadApp(app, io.cwd);
-  if (!("privacy" in bus)) throw new UsageError(`"${String(app)}" exports no bus of sagabox.`);
+  if (!("privacy" in bus)) throw new UsageError(`"${String(app)}" exports no bus.`);
   try {
     return await work(bus.privacy as Privacy);
   } finally {
@@ -59,27 +59,30 @@ async function createPrivacyBus(input: CommandInput, io: Io): Promise<Bus> {
   }
   const keys = readKeyRingFromEnvironment({ text: env.keyRing, file: io.env["SAGABOX_KEY_RING_FILE"] });
   const schema = readSchemaName(input, env);
-  // Nothing of a person may be destroyed by who does not know all the places where it can be.
+  // An erasure must know every table with personal data, so the schema must have the version of this command.
   await withSchema(input, io, "privacy", (database) => assertMigrated(database, schema));
   return createBus({
     service: "sagabox-cli",
     database: env.databaseUrl,
     schema,
     log: false,
-    outbox: { optimistic: false }, // whoever runs a relay sends what was written here
+    outbox: { optimistic: false }, // the relay of a worker sends the messages written here
     ...(keys === undefined ? {} : { privacy: { keys } }),
   });
 }
 
-/** The person, from where others cannot read it in the list of processes, or from the command line. */
+/**
+ * Reads the id of the data subject from --subject-file, standard input or the argument. A file keeps the id out of the
+ * process list, which other users can read.
+ */
 export function readSubject(input: CommandInput, io: Io, given: string | undefined): string {
   const file = textValue(input, "subject-file") ?? (given === "-" ? "-" : undefined);
   if (file !== undefined && (given ?? "") !== "" && given !== "-") {
-    throw new UsageError("Give the person either as an argument or with --subject-file, not both.");
+    throw new UsageError("Pass the data subject either as an argument or with --subject-file, not both.");
   }
   const subject = file === undefined ? given : readSubjectFile(file, io.cwd);
   if (subject === undefined || subject === "")
-    throw new UsageError("Whose data? Give the id of the person, or --subject-file.");
+    throw new UsageError("Pass the id of the data subject, or --subject-file <file>.");
   return subject;
 }
 
@@ -90,21 +93,21 @@ function readSubjectFile(file: string, cwd: string): string {
   } catch {
     throw new UsageError(`--subject-file ${file} cannot be read.`);
   }
-  // A list, or a stray blank, would be taken for the id of somebody nobody knows, and nothing would be erased.
+  // A list of ids, or an id with a space, would match no data subject, and nothing would be erased.
   if (text !== text.trim() || text.includes("\n")) {
-    throw new UsageError(`--subject-file ${file} must hold one id on one line, without blanks around it.`);
+    throw new UsageError(`--subject-file ${file} must contain one id on one line, without spaces around it.`);
   }
   return text;
 }
 
-/** Who does it, and why if that was said. */
+/** Reads --actor (or USER), which is required, and --reason, which is not. */
 export function readOptionalReason(
   input: CommandInput,
   io: Io,
 ): { readonly reason?: string; readonly actor: string } {
   const reason = textValue(input, "reason");
   const actor = textValue(input, "actor") ?? io.env["USER"] ?? "";
-  if (actor.trim() === "") throw new UsageError("It needs --actor <name>: who does it is written down.");
+  if (actor.trim() === "") throw new UsageError("Add --actor <name>: the audit log records who acted.");
   return reason === undefined ? { actor } : { actor, reason };
 }
 

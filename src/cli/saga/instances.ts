@@ -121,7 +121,7 @@ function shorten(text: string | null): string | null {
   return text === null || text.length <= 80 ? text : `${text.slice(0, 79)}…`;
 }
 
-/** One instance for people. Everything in it that others chose is made harmless. */
+/** Renders one instance: facts, steps, possible actions and children. Control characters are removed. */
 export function sagaText(saga: Omit<SagaDetail, "state">, columns?: number): string {
   const facts: readonly (readonly [string, string | null])[] = [
     ["saga", `${saga.type} version ${saga.definitionVersion}`],
@@ -129,11 +129,11 @@ export function sagaText(saga: Omit<SagaDetail, "state">, columns?: number): str
     ["status", `${saga.status}${saga.pivoted ? ", past its pivot" : ""}`],
     ["turned back", saga.cause],
     ["waits for", saga.waitsFor === null ? null : `${saga.waitsFor} since ${saga.waitingSince ?? "?"}`],
-    // Parked, it goes on when a person says so, whatever the clock says.
+    // A failed saga waits for an operator and not for a time.
     ["next due", saga.status === "failed" ? null : saga.dueAt],
     ["deadline", saga.deadlineAt],
-    ["worked on by", saga.claimedBy === null ? null : `${saga.claimedBy} until ${saga.claimedUntil ?? "?"}`],
-    ["waiting mail", saga.waitingMail === 0 ? null : String(saga.waitingMail)],
+    ["claimed by", saga.claimedBy === null ? null : `${saga.claimedBy} until ${saga.claimedUntil ?? "?"}`],
+    ["pending input", saga.waitingMail === 0 ? null : String(saga.waitingMail)],
     ["created", saga.createdAt],
     ["changed", saga.updatedAt],
     ["completed", saga.completedAt],
@@ -185,21 +185,21 @@ function incidentLines({ id, incident: open, steps }: Omit<SagaDetail, "state">)
   if (open.error === SUBJECT_ERASED) {
     return [
       "",
-      `A person has to decide since ${open.openedAt}: ${SUBJECT_ERASED}, and nothing can be undone without its state`,
-      `  sagabox privacy end-saga ${id} --reason …     to close it as it is`,
+      `An operator must decide since ${open.openedAt}: ${SUBJECT_ERASED}, and nothing can be undone without its state`,
+      `  sagabox privacy end-saga ${id} --reason …     to end it in its current state`,
     ].map(printable);
   }
-  const failures = open.steps.map((place) =>
-    stepFailureText(place, steps.find(({ step }) => step === place) ?? { error: open.error }),
+  const failures = open.steps.map((path) =>
+    stepFailureText(path, steps.find(({ step }) => step === path) ?? { error: open.error }),
   );
-  const ways = open.steps.flatMap((place) => [
-    `  sagabox saga settle ${id} --step ${place} --reason …     when it was done by hand`,
-    `  sagabox saga skip ${id} --step ${place} --reason …     to go on without it`,
+  const ways = open.steps.flatMap((path) => [
+    `  sagabox saga settle ${id} --step ${path} --reason …     if it was done by hand`,
+    `  sagabox saga skip ${id} --step ${path} --reason …     to continue without it`,
   ]);
   return [
     "",
-    `A person has to decide since ${open.openedAt}: ${failures.join("; ")}`,
-    `  sagabox saga retry ${id} --reason …     once the cause is repaired`,
+    `An operator must decide since ${open.openedAt}: ${failures.join("; ")}`,
+    `  sagabox saga retry ${id} --reason …     after the cause is fixed`,
     ...ways,
   ].map(printable);
 }
@@ -213,31 +213,31 @@ function childLines({ children: all }: Omit<SagaDetail, "state">, columns: numbe
 type ActionKind = "retry" | "skip" | "settle" | "compensate" | "cancel";
 type SagaOperation = (admin: SagaAdmin) => Promise<ActionResult>;
 
-/** What a person decides about one instance. */
+/** Creates the action that carries out an operator's decision about one instance. */
 export function createAction(kind: ActionKind): Action["run"] {
   return async (input, io, id) => {
-    const wish = readOperation(kind, id, input, io);
+    const operation = readOperation(kind, id, input, io);
     const what = warningText(kind, id, textValue(input, "step"));
     if (what !== undefined && !(await confirmAction(input, io, { what }))) return STOPPED;
-    const result = await withSagas(input, io, wish);
+    const result = await withSagas(input, io, operation);
     if (input.values["json"] === true) io.out(jsonText({ action: kind, ...result }));
     else io.out(safeLines(resultText(kind, result)));
     return DONE;
   };
 }
 
-/** What a person should know before; a retry can be asked for again and again. */
+/** Describes the consequence for the confirmation. Undefined for a retry, which needs none. */
 function warningText(kind: ActionKind, id: string, step = ""): string | undefined {
   switch (kind) {
     case "retry":
       return undefined;
     case "skip":
-      return `Saga ${id} would go on without step ${step}. That cannot be taken back.`;
+      return `Saga ${id} will continue without step ${step}. This cannot be undone.`;
     case "settle":
-      return `Step ${step} of saga ${id} would count as done by hand. That cannot be taken back.`;
+      return `Step ${step} of saga ${id} will count as done by hand. This cannot be undone.`;
     case "compensate":
     case "cancel":
-      return `Saga ${id} would undo what it did. That cannot be taken back.`;
+      return `Saga ${id} will undo its completed steps. This cannot be undone.`;
   }
 }
 
@@ -273,16 +273,16 @@ function resultValue(input: CommandInput): Json | undefined {
   try {
     return JSON.parse(text) as Json;
   } catch {
-    throw new UsageError("--result must be JSON; a text stands in double quotes.");
+    throw new UsageError("--result must be JSON; write a string in double quotes.");
   }
 }
 
 function resultText(kind: ActionKind, { sagaId, accepted }: ActionResult): string {
-  if (!accepted) return `Nothing to do: "${kind}" was asked for before, or is so already. Saga ${sagaId}.`;
-  return `Asked for "${kind}". A worker does it next; see: sagabox saga show ${sagaId}`;
+  if (!accepted) return `Nothing to do: "${kind}" was already requested or is already done. Saga ${sagaId}.`;
+  return `Requested "${kind}". A worker carries it out next; see: sagabox saga show ${sagaId}`;
 }
 
-/** Runs `work` with the operations on the sagas of the environment's database. */
+/** Runs `work` with the saga operations on the database of the environment. */
 export function withSagas<T>(
   input: CommandInput,
   io: Io,

@@ -71,13 +71,13 @@ const parked: Omit<SagaDetail, "state"> = {
 test("a failed undo is told as such, with commands that name the step", () => {
   const text = sagaText(parked);
   expect(text).toContain(
-    `A person has to decide since ${at}: the undo of book.flight failed for good: no seat known\n`,
+    `An operator must decide since ${at}: the undo of book.flight failed for good: no seat known\n`,
   );
   expect(text).toContain("  sagabox saga settle s1 --step book.flight --reason …");
   expect(text).toContain("  sagabox saga skip s1 --step book.flight --reason …");
 });
 
-test("what waits for a person is not due by the clock", () => {
+test("a saga that waits for an operator shows no due time", () => {
   expect(sagaText(parked)).not.toContain("next due");
   expect(sagaText({ ...parked, status: "compensating" })).toMatch(/^next due +2030-01-02T/m);
 });

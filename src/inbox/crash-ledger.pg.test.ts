@@ -5,10 +5,22 @@ import { consumers } from "../../test/support/consumers.ts";
 import { aMessage } from "../../test/support/messages.ts";
 import { CrashLedger } from "./crash-ledger.ts";
 
+const LEASE_MS = 2_000;
+
 const OrderPlaced = event("order.placed", { schema: z.object({}) });
 
 async function setup() {
-  const harness = await consumers();
+  const harness = await consumers({ leaseMs: LEASE_MS });
+  // Right after a start of the server nothing counts as a crash: all sessions ended then.
+  await expect
+    .poll(
+      () =>
+        harness.rows(
+          `select 1 where pg_postmaster_start_time() < clock_timestamp() - interval '${LEASE_MS} ms'`,
+        ),
+      { timeout: 60_000 },
+    )
+    .toHaveLength(1);
   const dead = (member: string, ids: string[], alone = false) =>
     harness.rows(
       "insert into sagabox.running (member, consumer, event_ids, alone) values ($1, 'billing', $2, $3)",
@@ -44,7 +56,7 @@ test("a live process causes no suspects, and a stopped one leaves no rows", asyn
   const { harness, suspects } = await setup();
   await harness.ledger?.start();
   await harness.ledger?.listInFlight("billing", ["a"]);
-  const other = new CrashLedger({ engine: harness.engine, worker: "other" });
+  const other = new CrashLedger({ engine: harness.engine, worker: "other", leaseMs: LEASE_MS });
   await other.start();
   expect(await suspects()).toEqual([]);
   await other.stop();

@@ -53,7 +53,10 @@ export async function consumers(wishes: ConsumerOptions = {}) {
   });
   const transport = new MemoryTransport(wishes.transport);
   const registry = new HandlerRegistry();
-  const ledger = wishes.ledger === false ? undefined : new CrashLedger({ engine, worker: "test" });
+  const ledger =
+    wishes.ledger === false
+      ? undefined
+      : new CrashLedger({ engine, worker: "test", leaseMs: wishes.leaseMs ?? 20_000 });
   let running: Consumer[] = [];
 
   const stop = async (): Promise<void> => {

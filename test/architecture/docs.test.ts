@@ -46,6 +46,26 @@ test("the map in ARCHITECTURE.md names every room", () => {
   expect(outer.filter((name) => !map.includes(`[${name}](src/${name}/index.ts)`))).toEqual([]);
 });
 
+test("every import of a room leads to a lower level of the picture in ARCHITECTURE.md", () => {
+  const map = readFileSync(join(projectRoot, "ARCHITECTURE.md"), "utf8");
+  const levels = new Map<string, number>();
+  for (const [, level, names = ""] of map.matchAll(/^ ?(\d+) {2}(\S+(?: · \S+)*) {2}/gm)) {
+    for (const name of names.split(" · ")) levels.set(name, Number(level));
+  }
+  const folder = (room: string): string =>
+    room.startsWith("transports/") ? "transports/*" : room.replace(/\/.*/, "");
+  const levelOf = (room: string): number | undefined => levels.get(folder(room));
+  const drawn = Object.entries(rooms).filter(([room]) => existsSync(join(projectRoot, "src", room)));
+  const wrong = drawn.flatMap(([room, { rooms: imported }]) =>
+    imported
+      .filter((other) => existsSync(join(projectRoot, "src", other)) && folder(other) !== folder(room))
+      .filter((other) => !(Number(levelOf(other)) < Number(levelOf(room))))
+      .map((other) => `${room} imports ${other}`),
+  );
+  expect(drawn.filter(([room]) => levelOf(room) === undefined)).toEqual([]);
+  expect(wrong).toEqual([]);
+});
+
 test("every page is reached from the README", () => {
   const docs = markdown.filter(({ path }) => path.startsWith("docs/"));
   const reached = new Set(["README.md"]);

@@ -10,9 +10,8 @@ export {
 export { dropFailure, fanOut, silentObserver, type Observer } from "./observer.ts";
 export { logger, sagaLog, type LogFormat, type LoggerOptions } from "./logger.ts";
 export { metricCatalogue, type MetricName } from "./metric-catalogue.ts";
-export { durationText, mermaidText } from "./mermaid-text.ts";
 export { PACKAGE_VERSION } from "./package-version.ts";
-export { printable, printableJson, withoutPasswords } from "./printable.ts";
+export { durationText, mermaidText, printable, printableJson, withoutPasswords } from "./printable.ts";
 export {
   endSend,
   failureType,
@@ -28,9 +27,9 @@ export {
   type SpanAttributes,
   type SpanFailure,
   type SpanStart,
+  type Telemetry,
   type Tracing,
 } from "./tracing.ts";
-export type { Telemetry } from "./telemetry.ts";
 export { MetricRegistry, type Instrument, type Metric, type Series } from "./metrics.ts";
 export {
   prometheus,

@@ -61,7 +61,7 @@ test("lines below the level are not written, and silent writes none", () => {
   expect(silent.lines).toEqual([]);
 });
 
-test("what a sender puts into an error can neither forge a line nor colour the terminal", () => {
+test("text from a sender can neither forge a log line nor colour the terminal", () => {
   for (const format of ["json", "pretty"] as const) {
     const { observer, lines } = setup({ format });
     const error = 'x\r\n{"level":"info"}\u001b[2J\u202e\u2028\u009b31m';
@@ -80,13 +80,13 @@ test("passwords in connection addresses are not written, and long texts are cut"
   expect(lines[0]?.length).toBeLessThan(1_300);
 });
 
-test("a value that is no single text or figure is left out", () => {
+test("a value that is not a string, number or boolean is left out", () => {
   const { observer, lines } = setup();
   observer.emit("worker.stopping", Object.assign({ worker: "w" }, { data: { card: "canary-4111" } }));
   expect(lines[0]).not.toContain("canary-4111");
 });
 
-test("ten thousand equal troubles print a handful of lines, and the next one tells how many there were", () => {
+test("ten thousand similar errors write a few lines, and the next one has the number of suppressed lines", () => {
   const { observer, lines, time, parsed } = setup();
   for (let i = 0; i < 10_000; i++) {
     const error = `connect ECONNREFUSED 127.0.0.1:${i}`;
@@ -102,7 +102,7 @@ test("ten thousand equal troubles print a handful of lines, and the next one tel
   expect(parsed()[5]).toMatchObject({ suppressed: 9_995 });
 });
 
-test("E2: every retry and every dead letter has its line, however many are alike", () => {
+test("E2: every retry and every dead letter is logged, even if many are similar", () => {
   const { observer, parsed } = setup();
   const names = { consumer: "billing", type: "order.placed", topic: "orders" };
   const error = "no such account";
@@ -122,7 +122,7 @@ test("E2: every retry and every dead letter has its line, however many are alike
   expect(parsed().filter((line) => "suppressed" in line)).toEqual([]);
 });
 
-test("a suspect that may be innocent is a warning, one that killed its process alone an error that no warning hides", () => {
+test("a suspect is a warning; one whose process died while it ran alone is an error, which no warning suppresses", () => {
   const { observer, parsed } = setup();
   for (let n = 0; n < 50; n++)
     observer.emit("consumer.suspect", { consumer: "billing", id: `${n}`, crashes: 0 });
@@ -131,7 +131,7 @@ test("a suspect that may be innocent is a warning, one that killed its process a
   expect(parsed().at(-1)).toMatchObject({ level: "error", id: "killer", crashes: 1 });
 });
 
-test("E5: that dead letters went by age is a warning if nobody had dealt with some of them", () => {
+test("E5: the deletion of old dead letters is a warning if some of them were open", () => {
   const { observer, parsed } = setup({ level: "debug" });
   observer.emit("history.cleaned", { table: "reply", count: 3 });
   observer.emit("history.cleaned", { table: "dead_letter", count: 3, open: 0 });
@@ -143,14 +143,14 @@ test("E5: that dead letters went by age is a warning if nobody had dealt with so
   ]);
 });
 
-test("one trouble that repeats does not hide another", () => {
+test("a repeated error does not suppress another", () => {
   const { observer, lines } = setup();
   for (let i = 0; i < 100; i++) observer.emit("relay.failed", { ...failed, id: `m-${i}` });
   observer.emit("relay.failed", { ...failed, topic: "invoices" });
   expect(lines).toHaveLength(6);
 });
 
-test("endlessly many kinds of trouble are bounded as well", () => {
+test("the number of different errors that are tracked is bounded", () => {
   const { observer, lines } = setup();
   const letters = (i: number) => String.fromCodePoint(0x4e00 + i);
   for (let i = 0; i < 5_000; i++) {
@@ -159,13 +159,13 @@ test("endlessly many kinds of trouble are bounded as well", () => {
   expect(lines.length).toBeLessThan(300);
 });
 
-test("debug lines are all written: whoever asks for them wants each", () => {
+test("debug lines are never suppressed", () => {
   const { observer, lines } = setup({ level: "debug" });
   for (let i = 0; i < 100; i++) observer.emit("relay.batch", { count: i, durationMs: 1 });
   expect(lines).toHaveLength(100);
 });
 
-test("the pretty form is one short line for people", () => {
+test("the pretty format is one short line", () => {
   const { observer, lines } = setup({ format: "pretty" });
   observer.emit("storage.failed", { doing: "reading lanes", error: "no route", retryInMs: 200 });
   expect(lines).toEqual([
@@ -173,7 +173,7 @@ test("the pretty form is one short line for people", () => {
   ]);
 });
 
-test("G4: what is told while a message is handled carries its trace and its saga", () => {
+test("G4: an event emitted while a message is handled carries its trace id and saga id", () => {
   const { observer, parsed } = setup();
   const traceId = "0af7651916cd43dd8448eb211c80319c";
   const context = {
@@ -189,7 +189,7 @@ test("G4: what is told while a message is handled carries its trace and its saga
   expect(parsed()[1]).not.toHaveProperty("trace_id");
 });
 
-test("G4: every step of a saga is on a stream of its own, which the level of the log does not thin out", () => {
+test("G4: every saga step is written to a separate stream, regardless of the log level", () => {
   const log = setup();
   const lines: string[] = [];
   const stream = sagaLog({ level: "error", format: "json", write: (line) => lines.push(line) });
@@ -203,7 +203,7 @@ test("G4: every step of a saga is on a stream of its own, which the level of the
   expect(log.parsed()).toEqual([expect.objectContaining({ event: "relay.failed" })]);
 });
 
-test("colours are for terminals, and not for those who want none", () => {
+test("colours are used on terminals only, and not if NO_COLOR is set", () => {
   const before = Object.getOwnPropertyDescriptor(process.stderr, "isTTY");
   onTestFinished(() => {
     vi.unstubAllEnvs();

@@ -78,12 +78,12 @@ test("A17: a destination shows whether it is open, half-open or closed, and how 
   expect(observer.text()).toContain('transport_breaker_changes_total{state="open"} 2\n');
 });
 
-test("a depth that nobody knows any more is not shown, and a topic of that name may come back", () => {
+test("a forgotten depth is not shown, and its topic can be measured again", () => {
   const observer = prometheus();
   observer.emit("depth.measured", { topic: "a", depth: 12_000 });
   observer.emit("depth.measured", { topic: "b", depth: 1 });
   observer.emit("depth.forgotten", { topic: "a" });
-  observer.emit("depth.forgotten", { topic: "never told" });
+  observer.emit("depth.forgotten", { topic: "never measured" });
   const shown = (): string[] => observer.text().match(/^transport_depth\{.*$/gm) ?? [];
   expect(shown()).toEqual(['transport_depth{topic="b"} 1']);
   observer.emit("depth.measured", { topic: "a", depth: 2 });
@@ -115,7 +115,7 @@ test("quotes, backslashes and line breaks in labels cannot break out of their li
   expect(observer.text()).toContain('consumer_inbox_suspects_total{consumer_name="a\\"b\\\\c\\nd"} 1\n');
 });
 
-test("a hundred thousand label values stay within the cap, and none is lost", () => {
+test("a hundred thousand label values stay within the cap, and all are counted", () => {
   const observer = prometheus({ seriesPerMetric: 50 });
   for (let i = 0; i < 100_000; i++)
     observer.emit("consumer.suspect", { consumer: `c${i}`, id: "1", crashes: 1 });
@@ -124,7 +124,7 @@ test("a hundred thousand label values stay within the cap, and none is lost", ()
   expect(series).toContain('consumer_inbox_suspects_total{consumer_name="other"} 99951');
 });
 
-test("label values that look alike once written share one line", () => {
+test("label values that are equal after truncation share one line", () => {
   const observer = prometheus();
   for (const end of ["a", "b"]) {
     observer.emit("consumer.suspect", { consumer: "x".repeat(200) + end, id: "1", crashes: 1 });
@@ -146,7 +146,7 @@ test("every line of the page is one the text format allows", () => {
   expect(observer.contentType).toBe("text/plain; version=0.0.4; charset=utf-8");
 });
 
-test("every metric has a help text, and every metric without labels is there from the start", () => {
+test("every metric has a help text, and every metric without labels is exposed from the start", () => {
   const page = prometheus().text();
   for (const [name, { labels, help }] of Object.entries(metricCatalogue)) {
     expect(help.length).toBeGreaterThan(10);
@@ -155,7 +155,7 @@ test("every metric has a help text, and every metric without labels is there fro
   }
 });
 
-test("figures of one process are never said to be those of all", () => {
+test("help texts do not claim that values of one process hold for all", () => {
   const ofOneProcess = [
     "outbox_claimed_events",
     "lanes_owned",

@@ -1,3 +1,5 @@
+import type { Observer } from "./observer.ts";
+
 export type SpanValue = string | number | boolean;
 export type SpanAttributes = Readonly<Record<string, SpanValue | undefined>>;
 
@@ -47,3 +49,9 @@ export const silentSpan: Span = {
   fail: () => undefined,
   end: () => undefined,
 };
+
+/** The tracer and observer of a bus, in addition to its log and its metrics page. */
+export interface Telemetry {
+  readonly tracing?: Tracing | undefined;
+  readonly observer?: Observer | undefined;
+}

@@ -4,25 +4,41 @@ import {
   filterKeys,
   toConditions,
 } from "../../dead-letter/index.ts";
-import { type Duration, milliseconds, rejectUnknownKeys, wholeNumber } from "../../options/index.ts";
+import {
+  option,
+  type OptionsFrom,
+  readOptions,
+  readValues,
+  rejectUnknownKeys,
+  type SettingsFrom,
+} from "../../options/index.ts";
 import { readOperator } from "../sagas/saga-admin.ts";
 
 /** Selects open dead letters. All given conditions must hold. */
 export type ReplayFilter = Omit<DeadLetterCriteria, "open">;
 
-export interface StagedReplayOptions {
-  readonly actor: string;
-  readonly reason: string;
-  /** Messages per second after the ramp, 1 to 10,000. Default 50. */
-  readonly rate?: number;
-  /** Number of messages of each cause that are replayed first, 1 to 100. Default 3. */
-  readonly canary?: number;
+const paceOptions = {
+  /** Messages per second after the ramp. Default 50. */
+  rate: option.number({ default: 50, min: 1, max: 10_000 }),
+  /** Number of messages of each cause that are replayed first. Default 3. */
+  canary: option.number({ default: 3, min: 1, max: 100 }),
+};
+
+const replayOptions = {
+  /** Who replays, for the audit log. */
+  actor: option.value<string>({ accepts: "string", required: true }),
+  /** Why, for the audit log. */
+  reason: option.value<string>({ accepts: "string", required: true }),
+  ...paceOptions,
   /** Gives up waiting when replayed messages have had no outcome for this time. Default "30s". */
-  readonly wait?: Duration;
+  wait: option.duration({ default: "30s", min: 100, max: 3_600_000 }),
   /** Stops the replay after the current transaction. Replayed messages stay replayed. */
-  readonly signal?: AbortSignal;
-  readonly onProgress?: (progress: ReplayProgress) => void;
-}
+  signal: option.value<AbortSignal>({ accepts: "AbortSignal" }),
+  /** Called after each transaction. */
+  onProgress: option.callback<(progress: ReplayProgress) => void>(() => undefined),
+};
+
+export interface StagedReplayOptions extends OptionsFrom<typeof replayOptions> {}
 
 export interface ReplayProgress {
   readonly fingerprint: string;
@@ -33,37 +49,22 @@ export interface ReplayProgress {
   readonly total: number;
 }
 
-export interface ReplaySettings {
-  readonly actor: string;
-  readonly reason: string;
-  readonly rate: number;
-  readonly canary: number;
-  readonly waitMs: number;
+export interface ReplaySettings extends SettingsFrom<typeof replayOptions> {
   readonly conditions: Conditions;
-  readonly signal: AbortSignal | undefined;
-  readonly onProgress: (progress: ReplayProgress) => void;
 }
 
 const WHERE = "deadLetters.replayAll";
-const KNOWN = ["actor", "reason", "rate", "canary", "wait", "signal", "onProgress"];
+const prefix = `${WHERE}: `;
 
 export function readReplaySettings(filter: ReplayFilter, options: StagedReplayOptions): ReplaySettings {
-  rejectUnknownKeys(WHERE, options, KNOWN);
-  return {
-    ...readOperator(WHERE, options),
-    ...readPaceSettings(options),
-    waitMs: milliseconds(`${WHERE}: wait`, options.wait ?? "30s", { min: 100, max: 3_600_000 }),
-    conditions: readReplayConditions(filter),
-    signal: options.signal,
-    onProgress: options.onProgress ?? (() => undefined),
-  };
+  const settings = readOptions(WHERE, replayOptions, options, { prefix });
+  return { ...settings, ...readOperator(WHERE, options), conditions: readReplayConditions(filter) };
 }
 
-export function readPaceSettings({ rate = 50, canary = 3 }: Pick<StagedReplayOptions, "rate" | "canary">) {
-  return {
-    rate: wholeNumber(`${WHERE}: rate`, rate, { min: 1, max: 10_000 }),
-    canary: wholeNumber(`${WHERE}: canary`, canary, { min: 1, max: 100 }),
-  };
+export function readPaceSettings(
+  options: Pick<StagedReplayOptions, "rate" | "canary">,
+): SettingsFrom<typeof paceOptions> {
+  return readValues(WHERE, paceOptions, options, { prefix });
 }
 
 export function readReplayConditions(filter: ReplayFilter): Conditions {

@@ -31,7 +31,7 @@ function setup(seriesPerMetric?: number) {
   };
 }
 
-function tellAll(observer: Observer): void {
+function emitAll(observer: Observer): void {
   observer.emit("backlog.measured", {
     pending: 7,
     claimed: 3,
@@ -44,10 +44,10 @@ function tellAll(observer: Observer): void {
   observer.emit("lanes.released", { scope: "outbox", lanes: 100 });
 }
 
-test("G2: counters and gauges have the names, labels and figures of the Prometheus page", async () => {
+test("G2: counters and gauges have the names, labels and values of the Prometheus page", async () => {
   const { observer, collected } = setup();
   const page = prometheus();
-  for (const one of [observer, page]) tellAll(one);
+  for (const one of [observer, page]) emitAll(one);
   const metrics = await collected();
   const shown = (name: string) =>
     metrics.get(name)?.dataPoints.map(({ attributes, value }) => ({ attributes, value }));
@@ -65,7 +65,7 @@ test("G2: counters and gauges have the names, labels and figures of the Promethe
 
 test("G2: histograms have the buckets of the catalogue, and count each message of a batch", async () => {
   const { observer, collected } = setup();
-  tellAll(observer);
+  emitAll(observer);
   const metric = (await collected()).get("outbox_publish_duration_seconds") as HistogramMetricData;
   expect(metric.descriptor).toMatchObject({ unit: "s" });
   expect(metric.dataPoints[0]?.attributes).toEqual({ event_type: "order.placed" });

@@ -28,13 +28,13 @@ test("G3: with no SDK registered nothing is recorded, and a trace that came is p
   expect(spans.currentSpan().traceparent).toBeUndefined();
 });
 
-test("a trace that is not sampled stays so: its messages say that nobody records them", () => {
+test("a trace that is not sampled stays so: its messages carry the unsampled flag", () => {
   const tracerProvider = new BasicTracerProvider({ sampler: new AlwaysOffSampler() });
   const { tracing } = openTelemetry({ tracerProvider, meterProvider: false });
   expect(spansOf(tracing).create(message, undefined, undefined).traceparent).toMatch(/-00$/);
 });
 
-test("a tracer that throws keeps nobody from publishing", () => {
+test("a tracer that throws does not prevent publishing", () => {
   const broken = {
     getTracer: () => ({
       startSpan: () => {
@@ -48,7 +48,7 @@ test("a tracer that throws keeps nobody from publishing", () => {
   expect([span.traceparent, span.run(() => "went on")]).toEqual([undefined, "went on"]);
 });
 
-test("a span that throws whatever one does with it keeps nobody from working, once", () => {
+test("a span whose methods all throw does not prevent work, which runs once", () => {
   const throws = (): never => {
     throw new Error("broken");
   };
@@ -66,7 +66,7 @@ test("a span that throws whatever one does with it keeps nobody from working, on
   expect(made.traceparent).toBeUndefined();
 });
 
-test("a span of the caller's own is the parent of what is created in it; what the caller says goes before it", async () => {
+test("a span of the caller's own is the parent of what is created in it; a traceparent of the caller takes precedence", async () => {
   const traces = recordedTraces();
   const spans = spansOf(traces.telemetry.tracing);
   const { traceId: request } = await traces.asRequest("GET /", async () => {
@@ -78,7 +78,7 @@ test("a span of the caller's own is the parent of what is created in it; what th
   expect(made).toEqual([request, traceId, traceId]);
 });
 
-test("a trip with several messages has a span in each trace, and one of its own that links to all of them", () => {
+test("a batch has a span in the trace of each message, and one of its own that links to all of them", () => {
   const traces = recordedTraces();
   const spans = spansOf(traces.telemetry.tracing);
   const others = ["1", "2"].map((n) => ({
@@ -100,7 +100,7 @@ test("a trip with several messages has a span in each trace, and one of its own 
     expect(span.links.map(({ context }) => context.spanId)).toContain(trip?.spanContext().spanId);
 });
 
-test("a saga moves in its own trace, and links to whoever made it move from another one", async () => {
+test("a saga transition is in the trace of the instance, and links to the trace that caused it", async () => {
   const traces = recordedTraces();
   const spans = spansOf(traces.telemetry.tracing);
   const saga = { id: "s-1", type: "order", traceparent };
@@ -114,7 +114,7 @@ test("a saga moves in its own trace, and links to whoever made it move from anot
   expect(step?.attributes["sagabox.saga.step"]).toBe("pay@2");
 });
 
-test("a failure without words records its class and nothing else", () => {
+test("a failure without a message records its class only", () => {
   const traces = recordedTraces();
   const span = spansOf(traces.telemetry.tracing).create(message, undefined, undefined);
   span.fail({ type: "PAYLOAD_INVALID" });
@@ -124,7 +124,7 @@ test("a failure without words records its class and nothing else", () => {
   expect(text).not.toContain("exception");
 });
 
-test("nobody who traces: every span is the silent one", () => {
+test("without tracing, every span is the silent span", () => {
   const spans = spansOf(undefined);
   expect(spans.enabled).toBe(false);
   expect(spans.create(message, undefined, undefined).traceparent).toBeUndefined();

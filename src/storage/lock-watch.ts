@@ -22,7 +22,7 @@ interface Blocker {
 
 /** A statement that has not answered after this long may be waiting for a lock. */
 const LOOK_EVERY_MS = 200;
-/** The same blockers are reported again after this long. */
+/** Unchanged blockers are reported again after this long. */
 const REPORT_EVERY_MS = 30_000;
 const UNKNOWN = "a session that could not be identified";
 

@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { parseSync } from "oxc-parser";
 import { projectRoot, isNode, lineAt, walk } from "./source-file.ts";
 import type { SourceFile, SyntaxNode, Violation } from "./source-file.ts";
 
@@ -102,6 +103,29 @@ function readName(node: unknown): string {
 
 export function checkRoomComment({ path, text }: SourceFile): Violation[] {
   return /^(\/\/|\/\*)/.test(text) ? [] : [{ path, line: 1, problem: "does not say what the room is for" }];
+}
+
+/** Finds each use of a phrase of the old dialect; words are compared as wholes, without regard to case. */
+export function checkPhrases({ path, text }: SourceFile, phrases: readonly string[]): Violation[] {
+  const pattern = new RegExp(`\\b(${phrases.join("|")})\\b`, "gi");
+  return [...text.matchAll(pattern)].map((hit) => ({
+    path,
+    line: lineAt(text, hit.index),
+    problem: `says "${hit[0].toLowerCase()}"; see the words in docs/glossary.md`,
+  }));
+}
+
+/** Finds comments that begin with "The same": an editor shows one comment at a time, so each must stand alone. */
+export function checkSameComments({ path, text }: SourceFile): Violation[] {
+  return parseSync(path, text).comments.flatMap(({ value, start }) =>
+    value
+      .split("\n")
+      .flatMap((line, index) =>
+        /^\W*The same\b/.test(line)
+          ? [{ path, line: lineAt(text, start) + index, problem: 'has a comment that begins "The same"' }]
+          : [],
+      ),
+  );
 }
 
 /** Marks of unfinished work, and tests that do not run or keep others from running. */

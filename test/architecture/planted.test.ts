@@ -1,5 +1,13 @@
 import { expect, test } from "vitest";
-import { checkAmbient, checkLinks, checkRoomComment, checkSql, checkUnfinished } from "./check-tidy.ts";
+import {
+  checkAmbient,
+  checkLinks,
+  checkPhrases,
+  checkRoomComment,
+  checkSameComments,
+  checkSql,
+  checkUnfinished,
+} from "./check-tidy.ts";
 
 // A checker that finds nothing passes for ever. Each rule is shown a violation here and has to see it.
 
@@ -91,3 +99,20 @@ test("a broken link is seen; anchors, addresses and code are left alone", () => 
   expect(checkLinks({ path: "README.md", text })).toMatchObject([{ line: 1, problem: /nowhere\.md/ }]);
   expect(checkLinks({ path: "docs/x.md", text: "[p](../package.json)" })).toEqual([]);
 });
+
+test("a phrase of the old dialect is seen in code, comments and docs; parts of words are left alone", () => {
+  const text = "// The relay.\n// Whoever has it in hand.\n";
+  expect(checkPhrases({ path, text }, ["whoever", "in hand"])).toMatchObject([
+    { line: 2, problem: /whoever/ },
+    { line: 2, problem: /in hand/ },
+  ]);
+  expect(checkPhrases({ path, text: "// in handlers" }, ["in hand"])).toEqual([]);
+});
+
+test.each(["// The same for sagas.", "/** The same for BEGIN. */", "/**\n * The same again.\n */"])(
+  "a comment that begins with The same is seen: %s",
+  (text) => {
+    expect(checkSameComments({ path, text: `${text}\nf();` })).toHaveLength(1);
+    expect(checkSameComments({ path, text: 'f("The same"); // At the same time.' })).toEqual([]);
+  },
+);

@@ -1,7 +1,15 @@
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { checkAmbient, checkLinks, checkRoomComment, checkSql, checkUnfinished } from "./check-tidy.ts";
+import {
+  checkAmbient,
+  checkLinks,
+  checkPhrases,
+  checkRoomComment,
+  checkSameComments,
+  checkSql,
+  checkUnfinished,
+} from "./check-tidy.ts";
 import { filesBelow, isTest, projectRoot, show } from "./source-file.ts";
 
 const sources = filesBelow("src", ".ts").filter(({ path }) => !isTest(path));
@@ -32,4 +40,22 @@ test("nothing is marked as unfinished, no test is skipped or alone", () => {
 
 test("relative links in Markdown lead somewhere", () => {
   expect(show(filesBelow(".", ".md").flatMap(checkLinks))).toEqual([]);
+});
+
+/** Each phrase of the old dialect, with the number of uses that still wait to be rewritten. It may only shrink. */
+const phrases = JSON.parse(readFileSync(join(import.meta.dirname, "phrases.json"), "utf8")) as Record<
+  string,
+  number
+>;
+
+test.each(Object.entries(phrases))("the sources and docs say %j at most %i times", (phrase, allowed) => {
+  const pages = filesBelow(".", ".md").filter(({ path }) =>
+    /^(docs\/(?!decisions\/)|(README|ARCHITECTURE|CONTRIBUTING|SECURITY)\.md$)/.test(path),
+  );
+  const found = [...sources, ...pages].flatMap((file) => checkPhrases(file, [phrase]));
+  expect(found.length, show(found).join("\n")).toBeLessThanOrEqual(allowed);
+});
+
+test('no comment begins with "The same"', () => {
+  expect(show(sources.flatMap(checkSameComments))).toEqual([]);
 });

@@ -14,8 +14,7 @@ export type {
   Sql,
   TransactionOptions,
 } from "./database.ts";
-export { defineStatement, replaceNul, toArrayLiteral, type Statement } from "./statement.ts";
-export { quoteSchema } from "./schema-name.ts";
+export { defineStatement, quoteSchema, replaceNul, toArrayLiteral, type Statement } from "./statement.ts";
 export { assertOwnSessions, hasOwnSessions } from "./pooler.ts";
 export {
   CALLER_STATEMENT_MS,
@@ -49,10 +48,10 @@ export { LockWatch, nameBlockers, type LockWatchOptions } from "./lock-watch.ts"
 export { pgDatabase } from "./drivers/pg.ts";
 export type { PgPool } from "./drivers/pg-shape.ts";
 export {
+  onTransactionEnd,
   toQueryable,
   type CallerTransaction,
   type PgTx,
   type PostgresJsTx,
   type TransactionTypes,
 } from "./drivers/caller-transaction.ts";
-export { onTransactionEnd } from "./drivers/transaction-end.ts";

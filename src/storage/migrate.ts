@@ -10,8 +10,7 @@ import {
   readOnlyDatabase,
   sqlState,
 } from "./postgres-errors.ts";
-import { quoteSchema } from "./schema-name.ts";
-import type { Statement } from "./statement.ts";
+import { quoteSchema, type Statement } from "./statement.ts";
 import { canWrite, ENCODING_GUARD, migrationScript, migrationStatements } from "./statements.ts";
 
 export interface Migration {

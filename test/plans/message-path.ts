@@ -243,6 +243,7 @@ function sagas(): PathStatement[] {
     "{}",
     null,
     null,
+    null,
   ];
   const claiming = ["worker", 1000, "{type/1}", 10];
   return [

@@ -3,8 +3,7 @@ import type { OwnedTransaction, Param, Queryable, Rows } from "../database.ts";
 import { explainPooler } from "../pooler.ts";
 import { explainReadOnly, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import type { PgQuery, PgResult } from "./pg-shape.ts";
-import { isPgTooOld, pgTooOldError } from "./pg-version.ts";
+import { isPgTooOld, pgTooOldError, type PgQuery, type PgResult } from "./pg-shape.ts";
 
 /** A `pg` client inside BEGIN … COMMIT. A pool has `totalCount`, so it does not fit. */
 export interface PgTx {
@@ -158,5 +157,42 @@ function notInTransaction(tx: unknown): NotInTransactionError {
   return new NotInTransactionError(
     "The first argument is no transaction that sagabox knows. " +
       "Pass a pg client inside BEGIN, the `tx` of postgres.js's sql.begin, or the `tx` of bus.transaction().",
+  );
+}
+
+interface Answer {
+  readonly status?: string;
+}
+
+interface ObservableClient {
+  getTransactionStatus(): string | null;
+  readonly connection: {
+    on(event: "readyForQuery", listener: (answer: Answer) => void): unknown;
+    removeListener(event: "readyForQuery", listener: (answer: Answer) => void): unknown;
+  };
+}
+
+/**
+ * Calls the listener when the open transaction of a caller's `pg` client ends, by COMMIT or by ROLLBACK. Returns false if
+ * the client does not report the end.
+ */
+export function onTransactionEnd(client: object, listener: () => void): boolean {
+  if (!isObservable(client) || client.getTransactionStatus() !== "T") return false;
+  const { connection } = client;
+  const onReady = ({ status }: Answer): void => {
+    if (status !== "I") return;
+    connection.removeListener("readyForQuery", onReady);
+    listener();
+  };
+  connection.on("readyForQuery", onReady);
+  return true;
+}
+
+function isObservable(client: object): client is ObservableClient {
+  const { connection, getTransactionStatus } = client as Partial<ObservableClient>;
+  return (
+    typeof getTransactionStatus === "function" &&
+    typeof connection?.on === "function" &&
+    typeof connection.removeListener === "function"
   );
 }

@@ -12,12 +12,11 @@ import type {
 import { MAX_STATEMENT_MS } from "../deadlines.ts";
 import { explainReadOnly, isReadOnlyRefusal, SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import { checkIsolation, formatBegin, type Isolation } from "./begin-text.ts";
 import { cancelStatement } from "./cancel-statement.ts";
 import { type ConnectionWatch, destroyClient } from "./connection-watch.ts";
 import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
 import { runAllInTime, runStatementInTime, runTextInTime, sendQuery } from "./send-query.ts";
-import { checkMark, ROUND_TRIP } from "./statements.ts";
+import { checkMark, ROUND_TRIP } from "../statements.ts";
 import { findSavepointTags, findTransactionControl } from "./transaction-control.ts";
 import { canWatch, type Interference, TransactionWatch } from "./transaction-watch.ts";
 
@@ -443,4 +442,28 @@ function commitUnknown(cause: unknown): SagaboxError {
 function isRollback(reason: unknown): boolean {
   const state = sqlState(reason);
   return state !== undefined && !state.startsWith("08") && !state.startsWith("57P");
+}
+
+type Isolation = NonNullable<TransactionOptions["isolation"]>;
+
+const ISOLATIONS: readonly unknown[] = ["read committed", "repeatable read", "serializable"];
+
+/** The level becomes part of the SQL text, so nothing but one of these may come near it. */
+export function checkIsolation(isolation: unknown): void {
+  if (isolation === undefined || ISOLATIONS.includes(isolation)) return;
+  throw new SagaboxError("OPTIONS_INVALID", `isolation must be one of: ${ISOLATIONS.join(", ")}.`);
+}
+
+/** `mark` sets what the last statement of the transaction checks; it ends with the transaction. */
+function formatBegin(
+  isolation: Isolation,
+  { idleTimeoutMs, lockTimeoutMs }: TransactionOptions,
+  { mark }: { readonly mark: boolean },
+): string {
+  let text = `begin isolation level ${isolation}`;
+  if (idleTimeoutMs !== undefined) {
+    text += `; set local idle_in_transaction_session_timeout = ${Math.ceil(idleTimeoutMs)}`;
+  }
+  if (lockTimeoutMs !== undefined) text += `; set local lock_timeout = ${Math.ceil(lockTimeoutMs)}`;
+  return mark ? `${text}; set local sagabox.transaction = 'open'` : text;
 }

@@ -14,14 +14,20 @@ import type {
 import { MAX_STATEMENT_MS } from "../deadlines.ts";
 import { connectFailure, explainReadOnly, sessionSurvives, SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import { checkIsolation } from "./begin-text.ts";
+import { setConfig } from "../statements.ts";
 import { cancelStatement } from "./cancel-statement.ts";
 import { type ConnectionWatch, destroyClient, endClient, watchPool } from "./connection-watch.ts";
-import { isPgPool, type PgClient, type PgPool, type PgResult, type UsedPool } from "./pg-shape.ts";
-import { PgTransaction } from "./pg-transaction.ts";
-import { isPgTooOld, pgTooOldError } from "./pg-version.ts";
+import { checkIsolation, PgTransaction } from "./pg-transaction.ts";
+import {
+  isPgPool,
+  isPgTooOld,
+  pgTooOldError,
+  type PgClient,
+  type PgPool,
+  type PgResult,
+  type UsedPool,
+} from "./pg-shape.ts";
 import { runStatementInTime, runTextInTime } from "./send-query.ts";
-import { setConfig } from "./statements.ts";
 
 const ACQUIRE_DEADLINE_MS = 10_000;
 /** How many milliseconds the connections of a closing pool may take to end. */

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { expect, test } from "vitest";
 import { toQueryable } from "./caller-transaction.ts";
-import { pgTooOldError } from "./pg-version.ts";
+import { pgTooOldError } from "./pg-shape.ts";
 
 const query = (): undefined => undefined;
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { quoteSchema } from "./schema-name.ts";
+import { quoteSchema } from "./statement.ts";
 
 test.each(["sagabox", "_", "a1_b", "select", "a".repeat(63)])("%s is a schema name", (name) => {
   expect(quoteSchema(name)).toBe(`"${name}"`);

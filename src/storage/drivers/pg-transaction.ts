@@ -16,7 +16,7 @@ import { cancelStatement } from "./cancel-statement.ts";
 import { type ConnectionWatch, destroyClient } from "./connection-watch.ts";
 import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
 import { runAllInTime, runStatementInTime, runTextInTime, sendQuery } from "./send-query.ts";
-import { checkMark, ROUND_TRIP } from "../statements.ts";
+import { checkMark, ROUND_TRIP } from "./statements.ts";
 import { findSavepointTags, findTransactionControl } from "./transaction-control.ts";
 import { canWatch, type Interference, TransactionWatch } from "./transaction-watch.ts";
 

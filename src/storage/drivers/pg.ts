@@ -14,7 +14,7 @@ import type {
 import { MAX_STATEMENT_MS } from "../deadlines.ts";
 import { connectFailure, explainReadOnly, sessionSurvives, SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import { setConfig } from "../statements.ts";
+import { setConfig } from "./statements.ts";
 import { cancelStatement } from "./cancel-statement.ts";
 import { type ConnectionWatch, destroyClient, endClient, watchPool } from "./connection-watch.ts";
 import { checkIsolation, PgTransaction } from "./pg-transaction.ts";

@@ -5020,6 +5020,17 @@ select count(*)::integer as count
   from (select 1 from "sagabox".saga_instance
       where saga_type = $1::text and definition_version = $2::integer and completed_at is null limit 100000) as open;
 
+-- ══ src/storage/drivers/statements.ts ══════════════════════════════════════════════════════════════════════════════
+
+-- sagabox.set_config
+select set_config($1::text, $2::text, false);
+
+-- sagabox.check_mark
+select 1 / (current_setting('sagabox.transaction', true) is not distinct from 'open')::integer;
+
+-- ROUND_TRIP
+select 1;
+
 -- ══ src/storage/statements.ts ══════════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.migrate.lock
@@ -5095,15 +5106,6 @@ select blocker.pid,
 select case when not pg_is_in_recovery() then concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
       inet_server_addr(), inet_server_port()) end as server,
     length(repeat(' ', 4194304)) as freed;
-
--- sagabox.set_config
-select set_config($1::text, $2::text, false);
-
--- sagabox.check_mark
-select 1 / (current_setting('sagabox.transaction', true) is not distinct from 'open')::integer;
-
--- ROUND_TRIP
-select 1;
 
 -- ══ src/testing/statements.ts ══════════════════════════════════════════════════════════════════════════════════════
 

@@ -12,7 +12,7 @@ export async function sagaExample(
   const placeOrder = saga("place-order", {
     version: 1,
     input: z.object({ orderId: z.string(), cents: z.number() }),
-    key: (order) => order.orderId, // one instance for each
+    key: (order) => order.orderId, // one instance per key
   })
     .send("reserve", ReserveStock, ({ input }) => ({ orderId: input.orderId }))
     .undo(ReleaseStock, ({ input }) => ({ orderId: input.orderId }))
@@ -21,8 +21,8 @@ export async function sagaExample(
     .tx("book", async ({ input, steps, tx }) => {
       await tx.query("insert into sales values ($1, $2)", [input.orderId, steps.charge.paymentId]);
     })
-    .pivot() // from here on it only goes forward
-    .run("tell", ({ input }) => post(input.orderId));
+    .pivot() // from here on nothing is undone
+    .run("notify", ({ input }) => post(input.orderId));
 
   bus.register(placeOrder);
   await bus.run();

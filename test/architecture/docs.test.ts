@@ -66,6 +66,31 @@ test("every import of a room leads to a lower level of the picture in ARCHITECTU
   expect(wrong).toEqual([]);
 });
 
+test("links in the pages of the package lead to files of the package", () => {
+  const { files } = JSON.parse(readFileSync(join(projectRoot, "package.json"), "utf8")) as {
+    files: string[];
+  };
+  const shipped = [
+    ...files.filter((entry) => !entry.startsWith("!")),
+    "README.md",
+    "LICENSE",
+    "package.json",
+  ];
+  const isShipped = (path: string): boolean =>
+    shipped.some((entry) => path === entry || path.startsWith(`${entry}/`)) &&
+    !/^src\/.*\.test(-d)?\.ts$|^ops\/prometheus\/tests/.test(path);
+  const links = markdown
+    .filter(({ path }) => isShipped(path))
+    .flatMap(({ path, text }) =>
+      [...text.replaceAll(/```[^]*?```/g, "").matchAll(/\]\(([^)\s#]+)/g)]
+        .map(([, target = ""]) => target)
+        .filter((target) => !/^[a-z]+:/.test(target))
+        .map((target) => ({ path, target: join(path, "..", target).replace(/\/$/, "") })),
+    );
+  expect(links.length).toBeGreaterThan(300);
+  expect(links.filter(({ target }) => !isShipped(target))).toEqual([]);
+});
+
 test("every page is reached from the README", () => {
   const docs = markdown.filter(({ path }) => path.startsWith("docs/"));
   const reached = new Set(["README.md"]);

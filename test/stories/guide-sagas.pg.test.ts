@@ -220,5 +220,5 @@ test("the saga of the README books its order", async () => {
   expect([first, await rows("sales")]).toEqual([{ orderId: "good", cents: 1250 }, 1]);
   expect(did).toEqual(["reserve good", "tell good"]);
   const [definition] = bus.sagas.definitions();
-  expect(definition?.nodes.map(({ name }) => name)).toEqual(["reserve", "charge", "book", "tell"]);
+  expect(definition?.nodes.map(({ name }) => name)).toEqual(["reserve", "charge", "book", "notify"]);
 });

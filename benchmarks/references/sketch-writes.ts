@@ -1,6 +1,6 @@
 import type pg from "pg";
 import type { BenchDatabase } from "../harness/server.ts";
-import { writeStatements } from "../../src/outbox/write-statements.ts";
+import { writeStatements } from "../../src/outbox/statements.ts";
 import { order } from "../product/order-placed.ts";
 import { BUSINESS_INSERT, businessRow, measureRate } from "./business.ts";
 

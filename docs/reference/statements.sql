@@ -2708,118 +2708,6 @@ with fresh as (
 )
 select true as fresh;
 
--- ══ src/lanes/ownership-statements.ts ══════════════════════════════════════════════════════════════════════════════
-
--- sagabox.lanes.join
-insert into "sagabox".member (id, scope, worker, lease_until, process, backend, place)
-values ($1::text, $2::integer, $3::text, clock_timestamp() + $4::double precision * interval '1 ms', $5::text,
-      case when $6::boolean then pg_backend_pid() end, $7::text);
-
--- sagabox.lanes.renew
-update "sagabox".member
-  set lease_until = clock_timestamp() + $2::double precision * interval '1 ms',
-      backend = case when $3::boolean then pg_backend_pid() end
-  where id = $1::text and lease_until > clock_timestamp()
-  returning pg_current_xact_id()::text as xid;
-
--- sagabox.lanes.look
-select (select count(*)::integer from "sagabox".member where scope = $1::integer
-    and member.lease_until > (select clock_timestamp())) as members,
-    (select count(*)::integer from "sagabox".member where scope = $1::integer
-        and member.lease_until > (select clock_timestamp()) and id < $2::text) as rank,
-    exists (select 1 from "sagabox".member
-        where id = $2::text and member.lease_until > (select clock_timestamp())
-            and backend is not distinct from case when $6::boolean then pg_backend_pid() end) as present,
-    (select count(*)::integer
-        from "sagabox".relay_lane as lane
-        where lane.scope = $1::integer and not exists (select 1 from "sagabox".member where id = lane.owner
-            and member.lease_until > (select clock_timestamp()))) as free,
-    (select count(*)::integer from "sagabox".relay_lane as lane where lane.scope = $1::integer and lane.owner = $2::text
-          and (lane.token <> all((select $3::text::text[])::text[])
-                or lane.lane <> all((select $4::text::integer[])::integer[]))) as ghosts,
-    coalesce((select json_object_agg(process, place) from "sagabox".member
-        where scope = $1::integer and member.lease_until > (select clock_timestamp()) and backend is not null
-            and process <> $5::text
-          and case when exists (select 1 from pg_stat_get_activity(coalesce(member.backend,
-              0))) then false else not exists (
-            select 1 from "sagabox".member as part where part.process = member.process
-                and exists (select 1 from pg_stat_get_activity(coalesce(part.backend, 0)))) end), '{}')::text as absent;
-
--- sagabox.lanes.dismiss
-update "sagabox".member set lease_until = clock_timestamp()
-  where id in (select id from "sagabox".member
-      where process = any($1::text::text[]) and member.lease_until > (select clock_timestamp())
-          and case when exists (select 1 from pg_stat_get_activity(coalesce(member.backend,
-          0))) then false else not exists (
-        select 1 from "sagabox".member as part where part.process = member.process
-            and exists (select 1 from pg_stat_get_activity(coalesce(part.backend, 0)))) end
-        and pg_postmaster_start_time() < clock_timestamp() - $2::double precision * interval '1 ms'
-      for update skip locked)
-  returning id;
-
--- sagabox.lanes.disown
-update "sagabox".relay_lane as lane set owner = null, token = null, leased_at = null
-  where lane.lane in (select lane.lane from "sagabox".relay_lane as lane where lane.scope = $1::integer
-      and lane.owner = $2::text
-        and (lane.token <> all((select $3::text::text[])::text[])
-              or lane.lane <> all((select $4::text::integer[])::integer[]))
-      order by lane.lane for update skip locked);
-
--- sagabox.lanes.acquire
-with gone as materialized (
-  select id from "sagabox".member
-    where scope = $2::integer and not (member.lease_until > (select clock_timestamp())) for share skip locked),
-forgotten as materialized (
-  select distinct lane.owner
-    from "sagabox".relay_lane as lane
-    where lane.scope = $2::integer and lane.owner is not null
-      and not exists (select 1 from "sagabox".member where id = lane.owner)),
-free as materialized (
-  select lane.lane
-    from "sagabox".relay_lane as lane
-    join unnest($5::text::integer[]) with ordinality as wish (lane, turn) on wish.lane = lane.lane
-    where lane.scope = $2::integer
-      and (lane.owner is null or lane.owner in (select id from gone)
-            or lane.owner in (select owner from forgotten) or lane.owner = any($6::text::text[]))
-    order by wish.turn
-    limit $3::integer
-    for update of lane skip locked
-)
-update "sagabox".relay_lane as lane
-  set owner = $1::text, fence = lane.fence + 1, token = $4::text, leased_at = clock_timestamp()
-  from free
-  where lane.lane = free.lane
-  returning lane.lane, lane.fence::text;
-
--- sagabox.lanes.release
-with owned as materialized (
-  select held.lane from "sagabox".relay_lane as held
-    join unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as claim (lane, fence, token)
-    on claim.lane = held.lane and claim.fence = held.fence
-        and claim.token = held.token order by held.lane for update of held skip locked
-), busy as materialized (
-  select held.lane from "sagabox".relay_lane as held
-    join unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as claim (lane, fence, token)
-    on claim.lane = held.lane and claim.fence = held.fence
-        and claim.token = held.token where held.lane not in (select lane from owned)
-), released as (
-  update "sagabox".relay_lane as lane
-    set owner = null, token = null, leased_at = null
-    from owned
-    where lane.lane = owned.lane
-)
-select coalesce(array_agg(lane), '{}') as busy from busy;
-
--- sagabox.lanes.leave
-delete from "sagabox".member where id = $1::text;
-
--- sagabox.lanes.reap
-delete from "sagabox".member
-  where id in (select id from "sagabox".member
-      where scope = $1::integer and lease_until < clock_timestamp() - interval '1 second'
-      for update skip locked)
-  returning id, worker;
-
 -- ══ src/lanes/statements.ts ════════════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.lanes.probe_lane: on the outbox
@@ -3183,6 +3071,116 @@ select moment.horizon, moment.tail, moment.express,
             ) as row)
   ) as found on true;
 
+-- sagabox.lanes.join
+insert into "sagabox".member (id, scope, worker, lease_until, process, backend, place)
+values ($1::text, $2::integer, $3::text, clock_timestamp() + $4::double precision * interval '1 ms', $5::text,
+      case when $6::boolean then pg_backend_pid() end, $7::text);
+
+-- sagabox.lanes.renew
+update "sagabox".member
+  set lease_until = clock_timestamp() + $2::double precision * interval '1 ms',
+      backend = case when $3::boolean then pg_backend_pid() end
+  where id = $1::text and lease_until > clock_timestamp()
+  returning pg_current_xact_id()::text as xid;
+
+-- sagabox.lanes.look
+select (select count(*)::integer from "sagabox".member where scope = $1::integer
+    and member.lease_until > (select clock_timestamp())) as members,
+    (select count(*)::integer from "sagabox".member where scope = $1::integer
+        and member.lease_until > (select clock_timestamp()) and id < $2::text) as rank,
+    exists (select 1 from "sagabox".member
+        where id = $2::text and member.lease_until > (select clock_timestamp())
+            and backend is not distinct from case when $6::boolean then pg_backend_pid() end) as present,
+    (select count(*)::integer
+        from "sagabox".relay_lane as lane
+        where lane.scope = $1::integer and not exists (select 1 from "sagabox".member where id = lane.owner
+            and member.lease_until > (select clock_timestamp()))) as free,
+    (select count(*)::integer from "sagabox".relay_lane as lane where lane.scope = $1::integer and lane.owner = $2::text
+          and (lane.token <> all((select $3::text::text[])::text[])
+                or lane.lane <> all((select $4::text::integer[])::integer[]))) as ghosts,
+    coalesce((select json_object_agg(process, place) from "sagabox".member
+        where scope = $1::integer and member.lease_until > (select clock_timestamp()) and backend is not null
+            and process <> $5::text
+          and case when exists (select 1 from pg_stat_get_activity(coalesce(member.backend,
+              0))) then false else not exists (
+            select 1 from "sagabox".member as part where part.process = member.process
+                and exists (select 1 from pg_stat_get_activity(coalesce(part.backend, 0)))) end), '{}')::text as absent;
+
+-- sagabox.lanes.dismiss
+update "sagabox".member set lease_until = clock_timestamp()
+  where id in (select id from "sagabox".member
+      where process = any($1::text::text[]) and member.lease_until > (select clock_timestamp())
+          and case when exists (select 1 from pg_stat_get_activity(coalesce(member.backend,
+          0))) then false else not exists (
+        select 1 from "sagabox".member as part where part.process = member.process
+            and exists (select 1 from pg_stat_get_activity(coalesce(part.backend, 0)))) end
+        and pg_postmaster_start_time() < clock_timestamp() - $2::double precision * interval '1 ms'
+      for update skip locked)
+  returning id;
+
+-- sagabox.lanes.disown
+update "sagabox".relay_lane as lane set owner = null, token = null, leased_at = null
+  where lane.lane in (select lane.lane from "sagabox".relay_lane as lane where lane.scope = $1::integer
+      and lane.owner = $2::text
+        and (lane.token <> all((select $3::text::text[])::text[])
+              or lane.lane <> all((select $4::text::integer[])::integer[]))
+      order by lane.lane for update skip locked);
+
+-- sagabox.lanes.acquire
+with gone as materialized (
+  select id from "sagabox".member
+    where scope = $2::integer and not (member.lease_until > (select clock_timestamp())) for share skip locked),
+forgotten as materialized (
+  select distinct lane.owner
+    from "sagabox".relay_lane as lane
+    where lane.scope = $2::integer and lane.owner is not null
+      and not exists (select 1 from "sagabox".member where id = lane.owner)),
+free as materialized (
+  select lane.lane
+    from "sagabox".relay_lane as lane
+    join unnest($5::text::integer[]) with ordinality as wish (lane, turn) on wish.lane = lane.lane
+    where lane.scope = $2::integer
+      and (lane.owner is null or lane.owner in (select id from gone)
+            or lane.owner in (select owner from forgotten) or lane.owner = any($6::text::text[]))
+    order by wish.turn
+    limit $3::integer
+    for update of lane skip locked
+)
+update "sagabox".relay_lane as lane
+  set owner = $1::text, fence = lane.fence + 1, token = $4::text, leased_at = clock_timestamp()
+  from free
+  where lane.lane = free.lane
+  returning lane.lane, lane.fence::text;
+
+-- sagabox.lanes.release
+with owned as materialized (
+  select held.lane from "sagabox".relay_lane as held
+    join unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as claim (lane, fence, token)
+    on claim.lane = held.lane and claim.fence = held.fence
+        and claim.token = held.token order by held.lane for update of held skip locked
+), busy as materialized (
+  select held.lane from "sagabox".relay_lane as held
+    join unnest($1::text::integer[], $2::text::bigint[], $3::text::text[]) as claim (lane, fence, token)
+    on claim.lane = held.lane and claim.fence = held.fence
+        and claim.token = held.token where held.lane not in (select lane from owned)
+), released as (
+  update "sagabox".relay_lane as lane
+    set owner = null, token = null, leased_at = null
+    from owned
+    where lane.lane = owned.lane
+)
+select coalesce(array_agg(lane), '{}') as busy from busy;
+
+-- sagabox.lanes.leave
+delete from "sagabox".member where id = $1::text;
+
+-- sagabox.lanes.reap
+delete from "sagabox".member
+  where id in (select id from "sagabox".member
+      where scope = $1::integer and lease_until < clock_timestamp() - interval '1 second'
+      for update skip locked)
+  returning id, worker;
+
 -- ══ src/outbox/statements.ts ═══════════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.outbox.sent
@@ -3507,263 +3505,6 @@ update "sagabox".outbox as row
   set lease_until = null
   from going
   where row.lane = going.lane and row.seq = going.seq and row.lease_until is not null;
-
--- ══ src/outbox/upkeep/statements.ts ════════════════════════════════════════════════════════════════════════════════
-
--- sagabox.outbox.depths
-with outbox_size as materialized (
-  select least(100, 100.0 * 500 / greatest(1, pg_relation_size('"sagabox".outbox') / 8192))::real as percent
-), outbox_waiting as (
-  select size.percent, row.*
-    from outbox_size as size
-    cross join lateral (
-      select topic from "sagabox".outbox tablesample system (size.percent) where due_at < 'infinity') as row
-), queue_size as materialized (
-  select least(100, 100.0 * 500 / greatest(1, pg_relation_size('"sagabox".queue') / 8192))::real as percent
-), queue_waiting as (
-  select size.percent, row.*
-    from queue_size as size
-    cross join lateral (
-      select topic from "sagabox".queue tablesample system (size.percent) where due_at < 'infinity') as row
-)
-select topic, count(*)::integer as seen, percent::double precision from outbox_waiting group by topic, percent
-union all
-select topic, count(*)::integer as seen, percent::double precision from queue_waiting group by topic, percent;
-
--- sagabox.outbox.backlog
-with outbox_size as materialized (
-  select least(100, 100.0 * 500 / greatest(1, pg_relation_size('"sagabox".outbox') / 8192))::real as percent
-), outbox_waiting as (
-  select size.percent, row.*
-    from outbox_size as size
-    cross join lateral (
-      select 1 from "sagabox".outbox tablesample system (size.percent) where due_at < 'infinity') as row
-)
-select (select coalesce(round(count(*) * 100 / min(percent)), 0)::double precision from outbox_waiting) as pending,
-    (select greatest(0, coalesce(extract(epoch from clock_timestamp() - min(head.due_at)) * 1000, 0))
-        from generate_series(0, 255) as lane
-        cross join lateral (
-          select due_at from "sagabox".outbox
-            where outbox.lane = lane.lane and due_at < 'infinity'
-            order by seq
-            limit 4) as head)::double precision as oldest_ms,
-    (select count(*)::integer
-        from (select 1 from "sagabox".dead_letter where closed_at is null limit 100000) as counted) as dead_letters,
-    (select count(*)::integer
-        from "sagabox".relay_lane as held
-        where held.scope = 0 and not exists (
-          select 1 from "sagabox".member
-            where member.id = held.owner and member.lease_until > clock_timestamp())) as unowned;
-
--- sagabox.outbox.queued
-with queue_size as materialized (
-  select least(100, 100.0 * 500 / greatest(1, pg_relation_size('"sagabox".queue') / 8192))::real as percent
-), queue_waiting as (
-  select size.percent, row.*
-    from queue_size as size
-    cross join lateral (
-      select topic,
-          lane / 256 as group_id from "sagabox".queue tablesample system (size.percent) where due_at < 'infinity') as row
-), filled as (
-  select topic, max(seen) as seen, percent
-    from (select topic, percent, count(*) as seen from queue_waiting group by topic, percent, group_id) as groups
-    group by topic, percent
-)
-select topic, coalesce(filled.seen, 0)::integer as seen, coalesce(filled.percent, 100)::double precision as percent
-  from (select distinct topic from "sagabox".subscription) as subscribed
-    full join filled using (topic);
-
--- sagabox.outbox.letters
-select coalesce(consumer, 'outbox') as consumer, type, count(*)::integer as count
-  from (select consumer, type from "sagabox".dead_letter
-      where closed_at is null order by failed_at desc limit 10000) as newest
-  group by 1, 2 order by 3 desc, 1, 2 limit 50;
-
--- sagabox.history.alone
-select pg_try_advisory_xact_lock(hashtextextended('sagabox.history.' || $1::text, 0)) as alone;
-
--- sagabox.history.lock_timeout
-select set_config('lock_timeout', $1::text, true);
-
--- sagabox.history.today
-select to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD') as today;
-
--- sagabox.history.partitions
-select relname as name, relispartition as attached
-  from pg_class
-  where relnamespace = $1::text::regnamespace and relkind = 'r'
-    and relname ~ ('^' || $2::text || '_[0-9]{8}$')
-  order by relname;
-
--- sagabox.history.reserve_pages
-select "sagabox".reserve_pages();
-
--- sagabox.history.still_needed
-select exists (select 1 from "sagabox".outbox where written_on = $1::text::date)
-    or exists (select 1 from "sagabox".queue where written_on = $1::text::date) as needed;
-
--- sagabox.history.forget_ids
-with old as materialized (
-  select id from "sagabox".published_id as known
-    where written_on < $1::text::date
-      and not exists (select 1 from "sagabox".message where message.id = known.id offset 0)
-      and not exists (select 1 from "sagabox".scheduled where scheduled.id = known.id offset 0)
-    limit $2::integer
-    for update skip locked)
-delete from "sagabox".published_id where id = any(array(select id from old));
-
--- partitionStatements.strays: for the messages of 1 October 2026
-select distinct written_on::text as day from "sagabox".message_default order by 1;
-
--- partitionStatements.create: for the messages of 1 October 2026
-create table "sagabox".message_20261001 (like "sagabox".message including all);
-
--- partitionStatements.adopt: for the messages of 1 October 2026, with the columns of the table
-with early as (
-  delete from "sagabox".message_default where written_on = date '2026-10-01' returning id, written_on, seq, …)
-insert into "sagabox".message_20261001 (id, written_on, seq, …) select id, written_on, seq, … from early;
-
--- partitionStatements.columns: for the messages of 1 October 2026
-select string_agg(quote_ident(attname), ', ' order by attnum) as columns
-  from pg_attribute where attrelid = '"sagabox".message'::regclass and attnum > 0 and not attisdropped;
-
--- partitionStatements.lock: for the messages of 1 October 2026
-lock table "sagabox".message in share update exclusive mode; lock table "sagabox".message_default in access exclusive mode;
-
--- partitionStatements.attach: for the messages of 1 October 2026
-alter table "sagabox".message attach partition "sagabox".message_20261001
-  for values from (date '2026-10-01') to (date '2026-10-01' + 1);
-
--- partitionStatements.detach: for the messages of 1 October 2026
-alter table "sagabox".message detach partition "sagabox".message_20261001;
-
--- partitionStatements.drop: for the messages of 1 October 2026
-drop table if exists "sagabox".message_20261001;
-
--- partitionStatements.carry: for the messages of 1 October 2026
-with referring as materialized (
-  select lane, seq, message_id from "sagabox".outbox
-    where written_on = date '2026-10-01'
-    order by lane, seq limit 1000
-    for update skip locked
-), delivering as materialized (
-  select lane, seq, message_id from "sagabox".queue
-    where written_on = date '2026-10-01'
-    order by lane, seq limit 1000
-    for update skip locked
-), today as materialized (
-  select (clock_timestamp() at time zone 'utc')::date as day
-), copied as (
-  insert into "sagabox".message (id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id,
-      saga_id, correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death,
-      headers, data, seq, written_at, expires_at, written_on)
-  select id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
-      correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers, data,
-      seq, written_at, expires_at, today.day from "sagabox".message_20261001, today
-    where id in (select message_id from referring union select message_id from delivering)
-    on conflict do nothing
-), sending as (
-  update "sagabox".outbox as row set written_on = today.day from referring, today
-    where row.lane = referring.lane and row.seq = referring.seq
-), delivered as (
-  update "sagabox".queue as row set written_on = today.day from delivering, today
-    where row.lane = delivering.lane and row.seq = delivering.seq
-)
-select (select count(*)::integer from referring) + (select count(*)::integer from delivering) as carried;
-
--- sagabox.outbox.republish_count
-select count(*)::integer as count
-  from "sagabox".message
-  where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
-    and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
-    and ($3::text is null or topic = $3::text) and ($4::text is null or type = $4::text) and message.seq > 0
-    and not exists (select 1 from "sagabox".outbox where outbox.lane = message.lane
-        and outbox.seq = message.seq offset 0)
-    and not exists (select 1 from "sagabox".outbox where outbox.again and outbox.message_id = message.id offset 0)
-    and not exists (select 1 from "sagabox".dead_letter
-        where message_id = message.id and origin = 'outbox'
-          and (closed_at is null or closed_as = 'discarded') offset 0);
-
--- sagabox.outbox.republish_count_rest
-select count(*)::integer as count
-  from "sagabox".message
-  where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
-    and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
-    and ($3::text is null or topic = $3::text) and ($4::text is null or type = $4::text) and (lane::integer,
-        stream is not null, coalesce(stream, seq)) > ($5::integer, $6::boolean, $7::text::bigint) and message.seq > 0
-    and not exists (select 1 from "sagabox".outbox where outbox.lane = message.lane
-        and outbox.seq = message.seq offset 0)
-    and not exists (select 1 from "sagabox".outbox where outbox.again and outbox.message_id = message.id offset 0)
-    and not exists (select 1 from "sagabox".dead_letter
-        where message_id = message.id and origin = 'outbox'
-          and (closed_at is null or closed_as = 'discarded') offset 0);
-
--- sagabox.outbox.republish_list
-select id, written_on::text as day,
-    concat_ws('/', lane, case when stream is null then 'message' else 'key' end, coalesce(stream, seq)) as position
-  from "sagabox".message
-  where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
-    and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
-    and ($3::text is null or topic = $3::text) and ($4::text is null or type = $4::text) and (lane::integer,
-        stream is not null, coalesce(stream, seq)) > ($5::integer, $6::boolean, $7::text::bigint) and seq > 0
-  order by lane::integer, stream is not null, coalesce(stream, seq), seq
-  limit $8::integer;
-
--- sagabox.outbox.keep_writers_out
-select "sagabox".outbox_keep_writers_out($1::integer, $2::integer);
-
--- sagabox.outbox.republish_page
-with page as materialized (
-  select message.id, message.written_on, coalesce((select edit.kept_on
-      from "sagabox".dead_letter as letter
-      join "sagabox".dead_letter_edit as edit on edit.letter_id = letter.id
-      where letter.message_id = message.id and letter.origin = 'outbox' and letter.closed_as = 'replayed'
-      order by letter.id desc limit 1), message.written_on) as sent_on
-    from unnest($1::text::text[], $2::text::date[]) as wanted (id, written_on)
-    cross join lateral (
-      select id, written_on, lane, seq from "sagabox".message as kept
-        where kept.id = wanted.id and kept.written_on = wanted.written_on offset 0
-    ) as message
-    where true
-      and message.seq > 0
-      and not exists (select 1 from "sagabox".outbox where outbox.lane = message.lane
-          and outbox.seq = message.seq offset 0)
-      and not exists (select 1 from "sagabox".outbox where outbox.again and outbox.message_id = message.id offset 0)
-      and not exists (select 1 from "sagabox".dead_letter
-          where message_id = message.id and origin = 'outbox'
-            and (closed_at is null or closed_as = 'discarded') offset 0)
-), listed as materialized (
-  select array_agg(id) as ids, array_agg(written_on) as days, array_agg(sent_on) as sent_days from page
-)
-select coalesce((select "sagabox".outbox_send_again(ids, days, sent_days) from listed where ids is not null),
-    0) as count;
-
--- sagabox.outbox.republish_key
-with page as materialized (
-  select message.id, message.written_on, coalesce((select edit.kept_on
-      from "sagabox".dead_letter as letter
-      join "sagabox".dead_letter_edit as edit on edit.letter_id = letter.id
-      where letter.message_id = message.id and letter.origin = 'outbox' and letter.closed_as = 'replayed'
-      order by letter.id desc limit 1), message.written_on) as sent_on
-    from "sagabox".message
-    where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
-      and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
-      and ($3::text is null or topic = $3::text) and ($4::text is null or type = $4::text)
-          and message.lane = $5::integer and message.stream = $6::text::bigint
-      and message.seq > 0
-      and not exists (select 1 from "sagabox".outbox where outbox.lane = message.lane
-          and outbox.seq = message.seq offset 0)
-      and not exists (select 1 from "sagabox".outbox where outbox.again and outbox.message_id = message.id offset 0)
-      and not exists (select 1 from "sagabox".dead_letter
-          where message_id = message.id and origin = 'outbox'
-            and (closed_at is null or closed_as = 'discarded') offset 0)
-), listed as materialized (
-  select array_agg(id) as ids, array_agg(written_on) as days, array_agg(sent_on) as sent_days from page
-)
-select coalesce((select "sagabox".outbox_send_again(ids, days, sent_days) from listed where ids is not null),
-    0) as count;
-
--- ══ src/outbox/write-statements.ts ═════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.outbox.publish
 with moment as materialized (select pg_current_xact_id() as xid, clock_timestamp() as at ), given as materialized (
@@ -4350,6 +4091,261 @@ select pg_current_xact_id()::text as number;
 
 -- sagabox.outbox.has_number
 select pg_current_xact_id_if_assigned() is not null as inside;
+
+-- ══ src/outbox/upkeep/statements.ts ════════════════════════════════════════════════════════════════════════════════
+
+-- sagabox.outbox.depths
+with outbox_size as materialized (
+  select least(100, 100.0 * 500 / greatest(1, pg_relation_size('"sagabox".outbox') / 8192))::real as percent
+), outbox_waiting as (
+  select size.percent, row.*
+    from outbox_size as size
+    cross join lateral (
+      select topic from "sagabox".outbox tablesample system (size.percent) where due_at < 'infinity') as row
+), queue_size as materialized (
+  select least(100, 100.0 * 500 / greatest(1, pg_relation_size('"sagabox".queue') / 8192))::real as percent
+), queue_waiting as (
+  select size.percent, row.*
+    from queue_size as size
+    cross join lateral (
+      select topic from "sagabox".queue tablesample system (size.percent) where due_at < 'infinity') as row
+)
+select topic, count(*)::integer as seen, percent::double precision from outbox_waiting group by topic, percent
+union all
+select topic, count(*)::integer as seen, percent::double precision from queue_waiting group by topic, percent;
+
+-- sagabox.outbox.backlog
+with outbox_size as materialized (
+  select least(100, 100.0 * 500 / greatest(1, pg_relation_size('"sagabox".outbox') / 8192))::real as percent
+), outbox_waiting as (
+  select size.percent, row.*
+    from outbox_size as size
+    cross join lateral (
+      select 1 from "sagabox".outbox tablesample system (size.percent) where due_at < 'infinity') as row
+)
+select (select coalesce(round(count(*) * 100 / min(percent)), 0)::double precision from outbox_waiting) as pending,
+    (select greatest(0, coalesce(extract(epoch from clock_timestamp() - min(head.due_at)) * 1000, 0))
+        from generate_series(0, 255) as lane
+        cross join lateral (
+          select due_at from "sagabox".outbox
+            where outbox.lane = lane.lane and due_at < 'infinity'
+            order by seq
+            limit 4) as head)::double precision as oldest_ms,
+    (select count(*)::integer
+        from (select 1 from "sagabox".dead_letter where closed_at is null limit 100000) as counted) as dead_letters,
+    (select count(*)::integer
+        from "sagabox".relay_lane as held
+        where held.scope = 0 and not exists (
+          select 1 from "sagabox".member
+            where member.id = held.owner and member.lease_until > clock_timestamp())) as unowned;
+
+-- sagabox.outbox.queued
+with queue_size as materialized (
+  select least(100, 100.0 * 500 / greatest(1, pg_relation_size('"sagabox".queue') / 8192))::real as percent
+), queue_waiting as (
+  select size.percent, row.*
+    from queue_size as size
+    cross join lateral (
+      select topic,
+          lane / 256 as group_id from "sagabox".queue tablesample system (size.percent) where due_at < 'infinity') as row
+), filled as (
+  select topic, max(seen) as seen, percent
+    from (select topic, percent, count(*) as seen from queue_waiting group by topic, percent, group_id) as groups
+    group by topic, percent
+)
+select topic, coalesce(filled.seen, 0)::integer as seen, coalesce(filled.percent, 100)::double precision as percent
+  from (select distinct topic from "sagabox".subscription) as subscribed
+    full join filled using (topic);
+
+-- sagabox.outbox.letters
+select coalesce(consumer, 'outbox') as consumer, type, count(*)::integer as count
+  from (select consumer, type from "sagabox".dead_letter
+      where closed_at is null order by failed_at desc limit 10000) as newest
+  group by 1, 2 order by 3 desc, 1, 2 limit 50;
+
+-- sagabox.history.alone
+select pg_try_advisory_xact_lock(hashtextextended('sagabox.history.' || $1::text, 0)) as alone;
+
+-- sagabox.history.lock_timeout
+select set_config('lock_timeout', $1::text, true);
+
+-- sagabox.history.today
+select to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD') as today;
+
+-- sagabox.history.partitions
+select relname as name, relispartition as attached
+  from pg_class
+  where relnamespace = $1::text::regnamespace and relkind = 'r'
+    and relname ~ ('^' || $2::text || '_[0-9]{8}$')
+  order by relname;
+
+-- sagabox.history.reserve_pages
+select "sagabox".reserve_pages();
+
+-- sagabox.history.still_needed
+select exists (select 1 from "sagabox".outbox where written_on = $1::text::date)
+    or exists (select 1 from "sagabox".queue where written_on = $1::text::date) as needed;
+
+-- sagabox.history.forget_ids
+with old as materialized (
+  select id from "sagabox".published_id as known
+    where written_on < $1::text::date
+      and not exists (select 1 from "sagabox".message where message.id = known.id offset 0)
+      and not exists (select 1 from "sagabox".scheduled where scheduled.id = known.id offset 0)
+    limit $2::integer
+    for update skip locked)
+delete from "sagabox".published_id where id = any(array(select id from old));
+
+-- partitionStatements.strays: for the messages of 1 October 2026
+select distinct written_on::text as day from "sagabox".message_default order by 1;
+
+-- partitionStatements.create: for the messages of 1 October 2026
+create table "sagabox".message_20261001 (like "sagabox".message including all);
+
+-- partitionStatements.adopt: for the messages of 1 October 2026, with the columns of the table
+with early as (
+  delete from "sagabox".message_default where written_on = date '2026-10-01' returning id, written_on, seq, …)
+insert into "sagabox".message_20261001 (id, written_on, seq, …) select id, written_on, seq, … from early;
+
+-- partitionStatements.columns: for the messages of 1 October 2026
+select string_agg(quote_ident(attname), ', ' order by attnum) as columns
+  from pg_attribute where attrelid = '"sagabox".message'::regclass and attnum > 0 and not attisdropped;
+
+-- partitionStatements.lock: for the messages of 1 October 2026
+lock table "sagabox".message in share update exclusive mode; lock table "sagabox".message_default in access exclusive mode;
+
+-- partitionStatements.attach: for the messages of 1 October 2026
+alter table "sagabox".message attach partition "sagabox".message_20261001
+  for values from (date '2026-10-01') to (date '2026-10-01' + 1);
+
+-- partitionStatements.detach: for the messages of 1 October 2026
+alter table "sagabox".message detach partition "sagabox".message_20261001;
+
+-- partitionStatements.drop: for the messages of 1 October 2026
+drop table if exists "sagabox".message_20261001;
+
+-- partitionStatements.carry: for the messages of 1 October 2026
+with referring as materialized (
+  select lane, seq, message_id from "sagabox".outbox
+    where written_on = date '2026-10-01'
+    order by lane, seq limit 1000
+    for update skip locked
+), delivering as materialized (
+  select lane, seq, message_id from "sagabox".queue
+    where written_on = date '2026-10-01'
+    order by lane, seq limit 1000
+    for update skip locked
+), today as materialized (
+  select (clock_timestamp() at time zone 'utc')::date as day
+), copied as (
+  insert into "sagabox".message (id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id,
+      saga_id, correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death,
+      headers, data, seq, written_at, expires_at, written_on)
+  select id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
+      correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers, data,
+      seq, written_at, expires_at, today.day from "sagabox".message_20261001, today
+    where id in (select message_id from referring union select message_id from delivering)
+    on conflict do nothing
+), sending as (
+  update "sagabox".outbox as row set written_on = today.day from referring, today
+    where row.lane = referring.lane and row.seq = referring.seq
+), delivered as (
+  update "sagabox".queue as row set written_on = today.day from delivering, today
+    where row.lane = delivering.lane and row.seq = delivering.seq
+)
+select (select count(*)::integer from referring) + (select count(*)::integer from delivering) as carried;
+
+-- sagabox.outbox.republish_count
+select count(*)::integer as count
+  from "sagabox".message
+  where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
+    and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
+    and ($3::text is null or topic = $3::text) and ($4::text is null or type = $4::text) and message.seq > 0
+    and not exists (select 1 from "sagabox".outbox where outbox.lane = message.lane
+        and outbox.seq = message.seq offset 0)
+    and not exists (select 1 from "sagabox".outbox where outbox.again and outbox.message_id = message.id offset 0)
+    and not exists (select 1 from "sagabox".dead_letter
+        where message_id = message.id and origin = 'outbox'
+          and (closed_at is null or closed_as = 'discarded') offset 0);
+
+-- sagabox.outbox.republish_count_rest
+select count(*)::integer as count
+  from "sagabox".message
+  where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
+    and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
+    and ($3::text is null or topic = $3::text) and ($4::text is null or type = $4::text) and (lane::integer,
+        stream is not null, coalesce(stream, seq)) > ($5::integer, $6::boolean, $7::text::bigint) and message.seq > 0
+    and not exists (select 1 from "sagabox".outbox where outbox.lane = message.lane
+        and outbox.seq = message.seq offset 0)
+    and not exists (select 1 from "sagabox".outbox where outbox.again and outbox.message_id = message.id offset 0)
+    and not exists (select 1 from "sagabox".dead_letter
+        where message_id = message.id and origin = 'outbox'
+          and (closed_at is null or closed_as = 'discarded') offset 0);
+
+-- sagabox.outbox.republish_list
+select id, written_on::text as day,
+    concat_ws('/', lane, case when stream is null then 'message' else 'key' end, coalesce(stream, seq)) as position
+  from "sagabox".message
+  where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
+    and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
+    and ($3::text is null or topic = $3::text) and ($4::text is null or type = $4::text) and (lane::integer,
+        stream is not null, coalesce(stream, seq)) > ($5::integer, $6::boolean, $7::text::bigint) and seq > 0
+  order by lane::integer, stream is not null, coalesce(stream, seq), seq
+  limit $8::integer;
+
+-- sagabox.outbox.keep_writers_out
+select "sagabox".outbox_keep_writers_out($1::integer, $2::integer);
+
+-- sagabox.outbox.republish_page
+with page as materialized (
+  select message.id, message.written_on, coalesce((select edit.kept_on
+      from "sagabox".dead_letter as letter
+      join "sagabox".dead_letter_edit as edit on edit.letter_id = letter.id
+      where letter.message_id = message.id and letter.origin = 'outbox' and letter.closed_as = 'replayed'
+      order by letter.id desc limit 1), message.written_on) as sent_on
+    from unnest($1::text::text[], $2::text::date[]) as wanted (id, written_on)
+    cross join lateral (
+      select id, written_on, lane, seq from "sagabox".message as kept
+        where kept.id = wanted.id and kept.written_on = wanted.written_on offset 0
+    ) as message
+    where true
+      and message.seq > 0
+      and not exists (select 1 from "sagabox".outbox where outbox.lane = message.lane
+          and outbox.seq = message.seq offset 0)
+      and not exists (select 1 from "sagabox".outbox where outbox.again and outbox.message_id = message.id offset 0)
+      and not exists (select 1 from "sagabox".dead_letter
+          where message_id = message.id and origin = 'outbox'
+            and (closed_at is null or closed_as = 'discarded') offset 0)
+), listed as materialized (
+  select array_agg(id) as ids, array_agg(written_on) as days, array_agg(sent_on) as sent_days from page
+)
+select coalesce((select "sagabox".outbox_send_again(ids, days, sent_days) from listed where ids is not null),
+    0) as count;
+
+-- sagabox.outbox.republish_key
+with page as materialized (
+  select message.id, message.written_on, coalesce((select edit.kept_on
+      from "sagabox".dead_letter as letter
+      join "sagabox".dead_letter_edit as edit on edit.letter_id = letter.id
+      where letter.message_id = message.id and letter.origin = 'outbox' and letter.closed_as = 'replayed'
+      order by letter.id desc limit 1), message.written_on) as sent_on
+    from "sagabox".message
+    where written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz
+      and written_on >= ($1::text::timestamptz at time zone 'utc')::date - 1
+      and ($3::text is null or topic = $3::text) and ($4::text is null or type = $4::text)
+          and message.lane = $5::integer and message.stream = $6::text::bigint
+      and message.seq > 0
+      and not exists (select 1 from "sagabox".outbox where outbox.lane = message.lane
+          and outbox.seq = message.seq offset 0)
+      and not exists (select 1 from "sagabox".outbox where outbox.again and outbox.message_id = message.id offset 0)
+      and not exists (select 1 from "sagabox".dead_letter
+          where message_id = message.id and origin = 'outbox'
+            and (closed_at is null or closed_as = 'discarded') offset 0)
+), listed as materialized (
+  select array_agg(id) as ids, array_agg(written_on) as days, array_agg(sent_on) as sent_days from page
+)
+select coalesce((select "sagabox".outbox_send_again(ids, days, sent_days) from listed where ids is not null),
+    0) as count;
 
 -- ══ src/privacy/statements.ts ══════════════════════════════════════════════════════════════════════════════════════
 

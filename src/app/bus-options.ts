@@ -27,7 +27,7 @@ import { sagaSettings, type SagaBusOptions, type SagaSettings } from "../saga/in
 import { quoteSchema, type PgPool } from "../storage/index.ts";
 import type { LogLevel, Observer, Telemetry } from "../telemetry/index.ts";
 import type { Transport } from "../transport/index.ts";
-import { readClaimCheck } from "./claim-check.ts";
+import { readClaimCheck } from "./payloads.ts";
 import { readLogSettings, type LogOptions, type LogSettings } from "./log-options.ts";
 
 const DAY_MS = 86_400_000;

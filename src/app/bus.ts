@@ -67,7 +67,7 @@ import {
   runInsideTransaction,
   transactionLimits,
 } from "./bus-transaction.ts";
-import { busPayloads, type BusPayloads } from "./claim-check.ts";
+import { busPayloads, type BusPayloads } from "./payloads.ts";
 import { type AdminOperations, loadAdmin } from "./load-admin.ts";
 import type { BusTopology, Parts } from "./parts.ts";
 import { startSaga } from "./saga-transaction.ts";

@@ -57,8 +57,7 @@ import {
 } from "../transport/index.ts";
 import { postgres, type PostgresTransport } from "../transports/postgres/index.ts";
 import type { BusSettings } from "./bus-options.ts";
-import { type BusClaimCheck, wireClaimCheck } from "./claim-check.ts";
-import { type PayloadCipher, Payloads } from "./payloads.ts";
+import { type BusClaimCheck, type PayloadCipher, Payloads, wireClaimCheck } from "./payloads.ts";
 import { createOpenTransaction, rememberScope, sagaTransactionFor } from "./saga-transaction.ts";
 import type { SagaWatch } from "./saga-watch.ts";
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { errorText, toError } from "./error-text.ts";
+import { errorText, toError } from "./sagabox-error.ts";
 
 class Mute extends Error {
   override get message(): string {

@@ -2,7 +2,7 @@
 // explained in docs/reference/errors.md. A handler throws a verdict to override the retry policy. This room imports
 // nothing, so every other room may use it.
 export { catalogue, type ErrorCode } from "./catalogue.ts";
-export { errorText, findNearest, toError } from "./error-text.ts";
+export { errorText, findNearest, toError } from "./sagabox-error.ts";
 export { parseDuration, type Duration } from "./duration.ts";
 export {
   isSagaboxError,

@@ -13,7 +13,7 @@ import { randomToken, systemClock } from "../runtime/index.ts";
 import { explainPostgresError } from "../storage/index.ts";
 import { spanFailure } from "../telemetry/index.ts";
 import type { InboxEngine } from "./engine.ts";
-import { handlerContext } from "./handler-context.ts";
+import { handlerContext } from "./respond.ts";
 import type { HandlerContext } from "./handler.ts";
 import { invalidIdError } from "./read-message.ts";
 import { toHandlerError, receiveOnce } from "./receive-once.ts";

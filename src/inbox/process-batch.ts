@@ -3,7 +3,14 @@ import { toFailure } from "../retry/index.ts";
 import { silentSpan, type Span, spanFailure } from "../telemetry/index.ts";
 import { type Attempt, deliveryLost } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
-import { batchContext, handlerContext, runInContext } from "./handler-context.ts";
+import {
+  batchContext,
+  encryptedReplyName,
+  handlerContext,
+  prepareReply,
+  respond,
+  runInContext,
+} from "./respond.ts";
 import type { Received } from "./handler.ts";
 import type { InFlightDelivery } from "./in-flight-delivery.ts";
 import type { DeliveryProcessor, ProcessorParts } from "./process-delivery.ts";
@@ -13,7 +20,6 @@ import { toHandlerError } from "./receive-once.ts";
 import { receiveStatements, type StatementCache, type StatementEffect } from "./receive-statement.ts";
 import { redact } from "./redact.ts";
 import type { ConsumerDefinition, Registration } from "./registry.ts";
-import { encryptedReplyName, prepareReply, respond } from "./respond.ts";
 import type { SettleResult, Settlement } from "./settlement.ts";
 import type { StatementBatchSize } from "./statement-batch-size.ts";
 

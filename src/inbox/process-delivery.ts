@@ -11,7 +11,14 @@ import {
   type ReferringOutcome,
 } from "./earlier-commands.ts";
 import type { InboxEngine } from "./engine.ts";
-import { batchContext, handlerContext, runInContext } from "./handler-context.ts";
+import {
+  batchContext,
+  encryptedReplyName,
+  handlerContext,
+  prepareReply,
+  respond,
+  runInContext,
+} from "./respond.ts";
 import type { Received } from "./handler.ts";
 import type { InFlightDelivery } from "./in-flight-delivery.ts";
 import { idForDedupe, readMessage } from "./read-message.ts";
@@ -19,7 +26,6 @@ import { type Outcome, type Receipt, receiveOnce, toHandlerError } from "./recei
 import { receiveStatement, type StatementCache } from "./receive-statement.ts";
 import { redact } from "./redact.ts";
 import type { ConsumerDefinition, Registration } from "./registry.ts";
-import { encryptedReplyName, prepareReply, respond } from "./respond.ts";
 import { type SettleResult, type Settlement, telemetryContext } from "./settlement.ts";
 
 export interface ProcessorParts {

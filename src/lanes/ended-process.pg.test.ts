@@ -5,7 +5,7 @@ import { relays, until } from "../../test/support/relays.ts";
 import { locateProcess } from "../runtime/index.ts";
 import { SessionHolder } from "../storage/index.ts";
 import { laneSettings } from "./options.ts";
-import { LANES } from "./ownership-statements.ts";
+import { LANES } from "./statements.ts";
 import { LaneOwnership } from "./ownership.ts";
 
 const onLinux = test.skipIf(process.platform !== "linux");

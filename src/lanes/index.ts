@@ -2,10 +2,10 @@
 // of such a table. One worker owns a lane at a time, under a lease, a fence and a token. The reader scans the lanes
 // of its worker without row locks, holds back a stream whose first row failed, and never returns a row twice. The
 // outbox relay and the PostgreSQL transport use it.
-export { LANES, fairShare } from "./ownership-statements.ts";
+export { LANES, fairShare } from "./statements.ts";
 export { laneSettings, type LaneOptions, type LaneSettings } from "./options.ts";
 export { LaneOwnership, type Claim, type LaneWorker } from "./ownership.ts";
-export { isWorking } from "./ownership-statements.ts";
+export { isWorking } from "./statements.ts";
 export { LaneReader } from "./reader.ts";
 export type { LaneRow } from "./lane-row.ts";
 export {

@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { relays, until } from "../../test/support/relays.ts";
 import { defineStatement } from "../storage/index.ts";
 import { laneSettings } from "./options.ts";
-import { LANES, ownershipStatements } from "./ownership-statements.ts";
+import { LANES, ownershipStatements } from "./statements.ts";
 import { LaneOwnership } from "./ownership.ts";
 
 test("rule 4: a member that began to acquire lanes before another one joined takes none of its lanes", async () => {

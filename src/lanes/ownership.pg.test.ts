@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { claimOn, relays, until } from "../../test/support/relays.ts";
 import { laneSettings } from "./options.ts";
-import { fairShare, LANES } from "./ownership-statements.ts";
+import { fairShare, LANES } from "./statements.ts";
 import { LaneOwnership } from "./ownership.ts";
 
 interface MemberOptions {

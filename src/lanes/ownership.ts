@@ -25,13 +25,14 @@ import {
 import type { Observer } from "../telemetry/index.ts";
 import type { LaneSettings } from "./options.ts";
 import {
+  type ClaimedLane,
+  claimParams,
   fairShare,
   LANES,
   ownershipStatements,
   type OwnershipStatements,
   preferredLanes,
-} from "./ownership-statements.ts";
-import { type ClaimedLane, claimParams } from "./statements.ts";
+} from "./statements.ts";
 
 /**
  * The right to work on a lane until another worker claims it. The fence is readable for operators, the token is

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { ClockAhead, laneReader } from "../../test/support/lanes.ts";
 import { claimOn, outgoing, until } from "../../test/support/relays.ts";
 import { systemClock } from "../runtime/index.ts";
-import { LANES } from "./ownership-statements.ts";
+import { LANES } from "./statements.ts";
 
 /** Builds messages with keys of one lane. */
 function neighbours(count: number): string[] {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { fairShare, LANES, preferredLanes } from "./ownership-statements.ts";
+import { fairShare, LANES, preferredLanes } from "./statements.ts";
 import { Unread } from "./reader.ts";
 import { decodeHint, encodeHint } from "./wake-up.ts";
 

@@ -1,7 +1,7 @@
 // Checks options and environment variables. A room reads its options once: unknown keys are refused with a suggestion,
 // numbers and durations are checked against their bounds, and the result is frozen. Options and variables are declared
 // as data, and the reference pages are generated from them.
-export { allProblems, Problems } from "./problems.ts";
+export { allProblems, Problems } from "./checks.ts";
 export {
   callable,
   flag,

@@ -1,6 +1,5 @@
-import { rejectUnknownKeys } from "./checks.ts";
+import { Problems, rejectUnknownKeys } from "./checks.ts";
 import type { OptionsFrom, OptionTable, SettingsFrom } from "./option.ts";
-import { Problems } from "./problems.ts";
 
 interface Reading<T extends OptionTable> {
   /** Begins the names of options in error messages. Default: `where` and a dot. */

@@ -3,8 +3,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { databaseForFile } from "../../test/support/database.ts";
 import { readStatements } from "../lanes/statements.ts";
 import { migrateUp, pgDatabase, settlingPlans, steadyPlans, type Statement } from "../storage/index.ts";
-import { settleStatements } from "./statements.ts";
-import { guardedStatements, writeStatements } from "./write-statements.ts";
+import { guardedStatements, settleStatements, writeStatements } from "./statements.ts";
 import { ensurePartitions } from "./upkeep/history.ts";
 import { depthStatements, historyStatements, republishStatements } from "./upkeep/statements.ts";
 

@@ -10,7 +10,7 @@ import {
   singleParams,
   usualColumns,
 } from "./outgoing.ts";
-import { guardedStatements, writeStatements } from "./write-statements.ts";
+import { guardedStatements, writeStatements } from "./statements.ts";
 
 export interface WrittenRow {
   readonly id: string;

@@ -14,7 +14,7 @@ export {
   type Failure,
   type RetryDecision,
   type AttemptHistory,
-} from "./decide-retry.ts";
+} from "./retry-policy.ts";
 export {
   consumerRetryPolicy,
   outboxRetryPolicy,

@@ -14,7 +14,7 @@ export {
   type SupervisedService,
   type SupervisorOptions,
 } from "./service.ts";
-export { silentSignals, TestSignals, type Signals, type WaitForSignal } from "./signals.ts";
+export { silentSignals, TestSignals, type Signals, type WaitForSignal } from "./process.ts";
 export {
   after,
   every,

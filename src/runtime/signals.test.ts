@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { silentSignals, TestSignals } from "./signals.ts";
+import { silentSignals, TestSignals } from "./process.ts";
 
 test("a wait ends with the detail of the signal", async () => {
   const signals = new TestSignals<"sent">();

@@ -12,10 +12,8 @@ import { chunkStatements, ledgerStatements } from "../../src/claim-check/stateme
 import { deadLetterStatements } from "../../src/dead-letter/statements.ts";
 import { flowStatements } from "../../src/flow/statements.ts";
 import { inboxStatements } from "../../src/inbox/statements.ts";
-import { ownershipStatements } from "../../src/lanes/ownership-statements.ts";
-import { readStatements } from "../../src/lanes/statements.ts";
-import { settleStatements } from "../../src/outbox/statements.ts";
-import { guardedStatements, writeStatements } from "../../src/outbox/write-statements.ts";
+import { ownershipStatements, readStatements } from "../../src/lanes/statements.ts";
+import { guardedStatements, settleStatements, writeStatements } from "../../src/outbox/statements.ts";
 import { depthStatements, republishStatements } from "../../src/outbox/upkeep/statements.ts";
 import { privacyStatements } from "../../src/privacy/statements.ts";
 import { requestStatements } from "../../src/requests/statements.ts";

@@ -1,7 +1,7 @@
 import { onTestFinished } from "vitest";
 import type { LaneRow } from "../../src/lanes/index.ts";
 import { laneSettings } from "../../src/lanes/options.ts";
-import { LANES } from "../../src/lanes/ownership-statements.ts";
+import { LANES } from "../../src/lanes/statements.ts";
 import { LaneOwnership } from "../../src/lanes/ownership.ts";
 import { LaneReader } from "../../src/lanes/reader.ts";
 import { systemClock, type Clock } from "../../src/runtime/index.ts";

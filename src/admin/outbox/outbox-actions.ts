@@ -1,7 +1,18 @@
+import { canReadContents } from "../admin-database.ts";
+import { outboxStatements } from "./statements.ts";
+import { readOperator } from "../sagas/saga-admin.ts";
 import { AuditWriter } from "../../audit/index.ts";
 import { SagaboxError } from "../../errors/index.ts";
 import { encodeChangedHints, wakeUpChannel } from "../../lanes/index.ts";
-import { type Duration, text } from "../../options/index.ts";
+import { laneFor } from "../../message/index.ts";
+import {
+  type Duration,
+  milliseconds,
+  oneOf,
+  rejectUnknownKeys,
+  text,
+  wholeNumber,
+} from "../../options/index.ts";
 import {
   countRepublish,
   History,
@@ -13,8 +24,6 @@ import {
 import type { Operator } from "../../saga/index.ts";
 import { type Database, notify, quoteSchema } from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
-import { readOperator } from "../sagas/saga-admin.ts";
-import { outboxStatements } from "./statements.ts";
 
 export interface RetriedMessage {
   readonly messageId: string;
@@ -178,4 +187,196 @@ export async function archiveOutbox(
 
 function readRetentionMs(keep: ArchiveOptions["keep"]): number {
   return outboxSettings({ retention: keep }).retentionMs;
+}
+
+export const outboxStates = ["due", "failed", "held", "scheduled"] as const;
+
+export interface OutboxFilter {
+  /**
+   * `due`: waits for its first attempt. `failed`: waits for a retry. `held`: dead-lettered and blocking its key.
+   * `scheduled`: published for later. Default: all but `scheduled`.
+   */
+  readonly state?: (typeof outboxStates)[number];
+  readonly topic?: string;
+  readonly type?: string;
+  /** Requires the operator role. */
+  readonly key?: string;
+  /** Only messages written longer ago than this. */
+  readonly olderThan?: Duration | number;
+  /** Only messages with at least this many attempts. */
+  readonly minAttempts?: number;
+  readonly limit?: number;
+  /** Only messages after this seq. */
+  readonly after?: string;
+}
+
+export interface WaitingMessage {
+  readonly messageId: string;
+  readonly topic: string;
+  readonly type: string;
+  /** Null if there is no key, or the role may not read keys. */
+  readonly key: string | null;
+  readonly lane: number;
+  /** Null for a scheduled message. */
+  readonly seq: string | null;
+  readonly state: "due" | "failed" | "held" | "later" | "scheduled";
+  readonly attempts: number;
+  readonly maxAttempts: number;
+  /** True if it was replayed or republished. */
+  readonly isAgain: boolean;
+  readonly writtenAt: string;
+  readonly dueAt: string | null;
+  /** Id of the first waiting message of its key, if that is another one. */
+  readonly behind: string | null;
+  readonly lastError: string | null;
+}
+
+const KNOWN = ["state", "topic", "type", "key", "olderThan", "minAttempts", "limit", "after"];
+
+/** Lists unsent messages, oldest first, among the first 2,000 of each lane. Throws OPTIONS_INVALID or STORAGE_PERMISSION_DENIED. */
+export async function listOutbox(
+  database: Database,
+  schema: string,
+  filter: OutboxFilter = {},
+): Promise<readonly WaitingMessage[]> {
+  const {
+    state,
+    topic = null,
+    type = null,
+    key = null,
+    limit,
+    olderThanMs,
+    minAttempts,
+    after,
+  } = checkFilter(filter);
+  const sql = outboxStatements(quoteSchema(schema));
+  if (state === "scheduled") {
+    return (await database.run<Row>(sql.scheduled, [limit, topic, type])).rows.map(toWaitingMessage);
+  }
+  const open = await canReadContents(database, quoteSchema(schema));
+  if (key !== null && !open) throw keysNotReadable();
+  const lane = key === null ? null : laneFor(key);
+  const params = [limit, topic, type, lane, state ?? null, after, minAttempts, key, olderThanMs];
+  return (await database.run<Row>(sql.list(open), params)).rows.map(toWaitingMessage);
+}
+
+function checkFilter(filter: OutboxFilter) {
+  rejectUnknownKeys("outbox list", filter, KNOWN);
+  const { state, topic, type, key, after = "0" } = filter;
+  for (const [name, value] of Object.entries({ topic, type, key })) {
+    if (value !== undefined) text(`outbox list: ${name}`, value, { max: 255 });
+  }
+  if (
+    state === "scheduled" &&
+    (key ?? filter.olderThan ?? filter.minAttempts ?? filter.after) !== undefined
+  ) {
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      "Of scheduled messages only topic, type and limit can be chosen.",
+    );
+  }
+  return {
+    ...filter,
+    state: state === undefined ? undefined : oneOf("outbox list: state", state, outboxStates),
+    limit: wholeNumber("outbox list: limit", filter.limit ?? 50, { min: 1, max: 1_000 }),
+    minAttempts: wholeNumber("outbox list: minAttempts", filter.minAttempts ?? 0, { min: 0, max: 32_767 }),
+    olderThanMs:
+      filter.olderThan === undefined ? 0 : milliseconds("outbox list: olderThan", filter.olderThan),
+    after: text("outbox list: after", after, { pattern: /^\d{1,18}$/ }),
+  };
+}
+
+function keysNotReadable(): SagaboxError {
+  return new SagaboxError(
+    "STORAGE_PERMISSION_DENIED",
+    "Keys are not for viewers: finding messages by key needs the operator role, see `sagabox roles sql`.",
+  );
+}
+
+interface Row {
+  readonly message_id: string;
+  readonly topic: string;
+  readonly type: string;
+  readonly key: string | null;
+  readonly lane: number;
+  readonly seq: string | null;
+  readonly state: WaitingMessage["state"];
+  readonly attempts: number;
+  readonly max_attempts: number;
+  readonly again: boolean;
+  readonly written_at: string;
+  readonly due_at: string | null;
+  readonly behind: string | null;
+  readonly last_error: string | null;
+}
+
+function toWaitingMessage(row: Row): WaitingMessage {
+  return {
+    messageId: row.message_id,
+    topic: row.topic,
+    type: row.type,
+    key: row.key,
+    lane: row.lane,
+    seq: row.seq,
+    state: row.state,
+    attempts: row.attempts,
+    maxAttempts: row.max_attempts,
+    isAgain: row.again,
+    writtenAt: row.written_at,
+    dueAt: row.due_at,
+    behind: row.behind,
+    lastError: row.last_error,
+  };
+}
+
+export interface TopicStats {
+  readonly topic: string;
+  readonly type: string;
+  readonly waiting: number;
+  /** Waiting messages with at least one attempt. */
+  readonly failed: number;
+  /** Dead-lettered messages that block their key. */
+  readonly held: number;
+  readonly scheduled: number;
+  readonly mostAttempts: number;
+  readonly oldestDueSeconds: number | null;
+}
+
+export interface OutboxStats {
+  /** False if there are more messages than were counted. */
+  readonly exact: boolean;
+  readonly topics: readonly TopicStats[];
+}
+
+const MAX_COUNTED = 500_000;
+
+/** Counts unsent messages by topic and type, largest first. */
+export async function outboxStats(database: Database, schema: string): Promise<OutboxStats> {
+  const { stats } = outboxStatements(quoteSchema(schema));
+  const { rows } = await database.run<StatsRow>(stats, [MAX_COUNTED]);
+  return {
+    exact: rows[0]?.exact ?? true,
+    topics: rows.map((row) => ({
+      topic: row.topic,
+      type: row.type,
+      waiting: row.waiting,
+      failed: row.failed,
+      held: row.held,
+      scheduled: row.scheduled,
+      mostAttempts: row.most_attempts,
+      oldestDueSeconds: row.oldest_due_seconds === null ? null : Math.round(row.oldest_due_seconds * 10) / 10,
+    })),
+  };
+}
+
+interface StatsRow {
+  readonly topic: string;
+  readonly type: string;
+  readonly waiting: number;
+  readonly failed: number;
+  readonly held: number;
+  readonly scheduled: number;
+  readonly most_attempts: number;
+  readonly oldest_due_seconds: number | null;
+  readonly exact: boolean;
 }

@@ -2,7 +2,7 @@ import { PeriodicService, type FailedRound } from "../../runtime/index.ts";
 import { quoteSchema, type Database } from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
 import { printableErrorText } from "../settler.ts";
-import { writeStatements } from "../write-statements.ts";
+import { writeStatements } from "../statements.ts";
 
 export interface ScheduleMoverOptions {
   readonly database: Database;

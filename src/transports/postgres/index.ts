@@ -2,6 +2,6 @@
 // refer to the one stored message. Members of a group share its lanes, so order per key is kept while they compete.
 // If the outbox is in the same database, the hop from outbox to queue is one transaction.
 export { postgres, PostgresTransport } from "./postgres-transport.ts";
-export { retireGroup, type RetiredGroup } from "./retire-group.ts";
+export { retireGroup, type RetiredGroup } from "./postgres-transport.ts";
 export type { ParkedMessage, ParkedKeys } from "./parked-keys.ts";
 export type { PostgresTransportOptions } from "./options.ts";

@@ -1,6 +1,7 @@
 import { inspect } from "node:util";
 import { expect, test } from "vitest";
 import { isSagaboxError, NotInTransactionError, PayloadError, SagaboxError } from "./index.ts";
+import { errorText, toError } from "./sagabox-error.ts";
 
 test("an error keeps its code, its text and its cause", () => {
   const cause = new Error("socket closed");
@@ -46,4 +47,27 @@ test("subclasses can be caught by name", () => {
   expect(error).toBeInstanceOf(SagaboxError);
   expect(error.name).toBe("NotInTransactionError");
   expect(isSagaboxError(error, "NOT_IN_TRANSACTION")).toBe(true);
+});
+
+class Mute extends Error {
+  override get message(): string {
+    throw new Error("not even that");
+  }
+}
+
+test.each([
+  [new Error("no seats left"), "no seats left"],
+  ["no seats left", "no seats left"],
+  [undefined, "undefined"],
+  [Object.create(null), "a value without a text was thrown"],
+  [new Mute(), "a value without a text was thrown"],
+  [Symbol("seat"), "Symbol(seat)"],
+])("every thrown value has a text (%#)", (thrown: unknown, text) => {
+  expect(errorText(thrown)).toBe(text);
+});
+
+test("an error stays itself, anything else becomes one", () => {
+  const error = new Error("no seats left");
+  expect(toError(error)).toBe(error);
+  expect(toError(Object.create(null))).toEqual(new Error("a value without a text was thrown"));
 });

@@ -1,6 +1,15 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { consumerRetryPolicy, outboxRetryPolicy, retryDelay, retryPolicy } from "./index.ts";
+import { permanent, retryAfter, SagaboxError } from "../errors/index.ts";
+import {
+  consumerRetryPolicy,
+  decideRetry,
+  MAX_FREE_CONFLICTS,
+  outboxRetryPolicy,
+  retryDelay,
+  retryPolicy,
+  toFailure,
+} from "./index.ts";
 
 const longest = () => 0.999_999_999;
 
@@ -47,4 +56,110 @@ test("invalid options are rejected by name", () => {
   expect(read({ maxAttempts: 0 })).toThrowError("outbox.retry.maxAttempts must be a whole number from 1");
   expect(read({ maxDelay: "long" })).toThrowError("outbox.retry.maxDelay must be a duration");
   expect(read({ attempts: 3 })).toThrowError('outbox.retry has no option "attempts"');
+});
+
+const half = () => 0.5;
+const at = (attempt: number, unchargedBefore = 0) => ({ attempt, unchargedBefore });
+
+test("a failure with attempts left is retried later and counts", () => {
+  expect(decideRetry(outboxRetryPolicy, at(1), { kind: "retryable" }, half)).toEqual({
+    kind: "retry",
+    delayMs: 1_000,
+    charged: true,
+  });
+});
+
+test("the last attempt ends in a dead letter", () => {
+  expect(decideRetry(outboxRetryPolicy, at(9), { kind: "retryable" }, half).kind).toBe("retry");
+  expect(decideRetry(outboxRetryPolicy, at(10), { kind: "retryable" }, half)).toEqual({
+    kind: "dead",
+    reason: "attempts exhausted",
+  });
+});
+
+test("a permanent failure is dead at once, even with attempts left", () => {
+  expect(decideRetry(outboxRetryPolicy, at(1), { kind: "permanent" }, half)).toEqual({
+    kind: "dead",
+    reason: "permanent",
+  });
+});
+
+test("an infrastructure failure never counts and never kills the message", () => {
+  expect(decideRetry(outboxRetryPolicy, at(1_000), { kind: "infrastructure" }, half)).toMatchObject({
+    kind: "retry",
+    charged: false,
+  });
+});
+
+test.each([
+  ["a conflict", "40P01"],
+  ["a refused write", "25006"],
+])("%s that the server reports again and again counts as an attempt after a while", (_, code) => {
+  const conflict = toFailure(Object.assign(new Error("no"), { code }));
+  expect(conflict).toMatchObject({ kind: "infrastructure", mayNeverPass: true });
+  const decide = (attempt: number, before: number) =>
+    decideRetry(outboxRetryPolicy, at(attempt, before), conflict, half);
+  expect(decide(1, MAX_FREE_CONFLICTS - 1)).toMatchObject({ charged: false });
+  expect(decide(1, MAX_FREE_CONFLICTS)).toMatchObject({ kind: "retry", charged: true });
+  expect(decide(10, MAX_FREE_CONFLICTS)).toMatchObject({ kind: "dead", reason: "attempts exhausted" });
+});
+
+test.each(["25P03", "25P04"])(
+  "a session that the server ended for its limit (%s) counts after a while",
+  (code) => {
+    const cause = Object.assign(new Error("terminating connection"), { code });
+    const failure = toFailure(new SagaboxError("STORAGE_UNAVAILABLE", "x", { cause }));
+    const decide = (before: number) => decideRetry(outboxRetryPolicy, at(1, before), failure, half);
+    expect(decide(MAX_FREE_CONFLICTS - 1)).toMatchObject({ charged: false });
+    expect(decide(MAX_FREE_CONFLICTS)).toMatchObject({ kind: "retry", charged: true });
+  },
+);
+
+test.each([
+  ["a full disk", toFailure(Object.assign(new Error("no space left"), { code: "53100" }))],
+  ["an unreachable database", toFailure(new SagaboxError("STORAGE_UNAVAILABLE", "x"))],
+  [
+    "an error that the user's classifier calls infrastructure",
+    toFailure(Object.assign(new Error("x"), { code: "40001" }), () => "infrastructure"),
+  ],
+])("%s never counts as an attempt", (_, failure) => {
+  expect(decideRetry(outboxRetryPolicy, at(1, 1_000), failure, half)).toMatchObject({ charged: false });
+});
+
+test("infrastructure failures in a row wait longer each time, up to the policy's maximum", () => {
+  const infrastructure = { kind: "infrastructure" } as const;
+  const waits = [0, 1, 2, 3, 50, 5_000].map((before) =>
+    decideRetry(consumerRetryPolicy, at(1, before), infrastructure, () => 1 - 2 ** -53),
+  );
+  expect(waits).toEqual(
+    [1_000, 2_000, 4_000, 8_000, 60_000, 60_000].map((delayMs) => ({
+      kind: "retry",
+      delayMs,
+      charged: false,
+    })),
+  );
+});
+
+test("uncounted failures affect neither the wait after an own failure nor the number of attempts", () => {
+  const own = { kind: "retryable" } as const;
+  expect(decideRetry(outboxRetryPolicy, at(1, 30), own, half)).toEqual(
+    decideRetry(outboxRetryPolicy, at(1), own, half),
+  );
+  expect(decideRetry(outboxRetryPolicy, at(10, 30), own, half).kind).toBe("dead");
+});
+
+test("the wait of retryAfter is kept exactly and does not count", () => {
+  const failure = toFailure(retryAfter("5m", "rate limited"));
+  expect(failure).toEqual({ kind: "retryable", retryAfterMs: 300_000, reason: "rate limited" });
+  expect(decideRetry(outboxRetryPolicy, at(10), failure, half)).toEqual({
+    kind: "retry",
+    delayMs: 300_000,
+    charged: false,
+  });
+});
+
+test("a failure carries the message of a thrown error, but not a thrown value that is no error", () => {
+  expect(toFailure(permanent("card is closed"))).toEqual({ kind: "permanent", reason: "card is closed" });
+  expect(toFailure(new Error("out of stock")).reason).toBe("out of stock");
+  expect(toFailure({ card: "4111" }).reason).toBe("threw something that is not an error (object)");
 });

@@ -1,7 +1,7 @@
-import { expect, onTestFinished, test } from "vitest";
-import { once } from "node:events";
 import { spawn } from "node:child_process";
-import { hasEnded, locateProcess, ProcessWatch, thisProcess } from "./process.ts";
+import { once } from "node:events";
+import { expect, onTestFinished, test } from "vitest";
+import { hasEnded, locateProcess, ProcessWatch, silentSignals, TestSignals, thisProcess } from "./process.ts";
 
 const onLinux = test.skipIf(process.platform !== "linux");
 
@@ -52,4 +52,45 @@ test("a blocked event loop shows in the next read and not in the one after", asy
   expect(after.lagMaxMs).toBeLessThan(blocked.lagMaxMs);
   expect(blocked.residentBytes).toBeGreaterThan(blocked.heapBytes);
   expect(Math.abs(blocked.startedMs - (Date.now() - process.uptime() * 1_000))).toBeLessThan(1_000);
+});
+
+test("a wait ends with the detail of the signal", async () => {
+  const signals = new TestSignals<"sent">();
+  const waiting = signals.waitFor("sent");
+  signals.emit("sent", { id: 1 });
+  expect(await waiting).toEqual({ id: 1 });
+});
+
+test("a signal emitted before the wait is not lost, and satisfies one wait only", async () => {
+  const signals = new TestSignals();
+  signals.emit("sent", 1);
+  expect(await signals.waitFor("sent")).toBe(1);
+  await expect(signals.waitFor("sent", { timeoutMs: 1 })).rejects.toThrow('No signal "sent" within 1 ms');
+});
+
+test("a condition selects the signal, and the other signals stay for later waits", async () => {
+  const signals = new TestSignals();
+  signals.emit("sent", 1);
+  signals.emit("sent", 2);
+  expect(await signals.waitFor("sent", { where: (detail) => detail === 2 })).toBe(2);
+  expect(await signals.waitFor("sent")).toBe(1);
+});
+
+test("a wait that times out names the signals that were seen", async () => {
+  const signals = new TestSignals();
+  signals.emit("failed");
+  await expect(signals.waitFor("sent", { timeoutMs: 1 })).rejects.toThrow("failed × 1");
+});
+
+test("counts survive clear()", async () => {
+  const signals = new TestSignals();
+  signals.emit("sent");
+  signals.clear();
+  signals.emit("sent");
+  expect(signals.count("sent")).toBe(2);
+  expect(signals.count("never")).toBe(0);
+});
+
+test("silentSignals ignores signals", () => {
+  expect(silentSignals.emit("sent", { id: 1 })).toBeUndefined();
 });

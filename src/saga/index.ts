@@ -15,6 +15,7 @@ export type { Operator, SagaInput, WorkOutcome } from "./input.ts";
 export { measureSagas } from "./upkeep.ts";
 export { sagaSettings, type SagaBusOptions, type SagaSettings } from "./options.ts";
 export { findStuckSteps } from "./operate.ts";
+export { localTimeoutMs, timeoutOutcome } from "./local-step.ts";
 export type { OpenTransaction } from "./instance-handle.ts";
 export type { SagaTransaction } from "./engine.ts";
 export { replay, type RecordedLine, type RecordedSaga, type RecordedTurn, type Replayed } from "./replay.ts";
@@ -34,7 +35,7 @@ export {
 } from "./state.ts";
 export type { Started } from "./start.ts";
 export { statusDiagram, statusMoves, type StatusMove } from "./state.ts";
-export { listLocalWork, nextDueMs, waitingFor } from "./timers.ts";
+export { listLocalWork, type LocalWork, nextDueMs, waitingFor } from "./timers.ts";
 export type {
   Ctx,
   Group,

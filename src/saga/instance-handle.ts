@@ -8,7 +8,7 @@ import type { SagaDefinition } from "./definition.ts";
 import type { SagaEngine, SagaTransaction } from "./engine.ts";
 import type { SagaInput, WorkOutcome } from "./input.ts";
 import { decodePendingInput } from "./pending-input.ts";
-import { runTxStep } from "./local-step.ts";
+import { localTimeoutMs, runTxStep, timeoutOutcome } from "./local-step.ts";
 import { applyDecision, atTime, type Cause, type LoadedInstance } from "./saga-store.ts";
 import { COLLECT } from "./start.ts";
 import { hasEnded } from "./state.ts";
@@ -150,7 +150,7 @@ export class InstanceHandle {
    */
   async runInTransaction(work: LocalWork, isLast: (decision: Decision) => boolean): Promise<boolean> {
     const { engine, begin, definition } = this.#parts;
-    const timeoutMs = work.step.timeoutMs ?? MAX_TX_STEP_MS;
+    const timeoutMs = localTimeoutMs(work);
     let released = false;
     const release = (decision: Decision): boolean => (released = isLast(decision));
     try {
@@ -165,7 +165,7 @@ export class InstanceHandle {
           const outcome = await traceStep(engine.parts.spans, work, current, () =>
             withDeadline(runTxStep(still, current, tx), timeoutMs, () => {
               tx.destroy(); // the step may never end, and its transaction locks the instance's row
-              throw stepTimeout(timeoutMs);
+              throw new SagaboxError("HANDLER_TIMEOUT", timeoutOutcome(work).error);
             }),
           );
           const cause = this.toCause(work, outcome);
@@ -246,12 +246,6 @@ export class InstanceHandle {
 
 export function workName({ place, undo, epoch, attempt }: LocalWork): string {
   return `${place} ${undo ? "undo" : "do"} ${epoch}.${attempt}`;
-}
-
-const MAX_TX_STEP_MS = 30_000;
-
-function stepTimeout(timeoutMs: number): SagaboxError {
-  return new SagaboxError("HANDLER_TIMEOUT", `it did not end within ${timeoutMs} ms and was rolled back`);
 }
 
 // If the state is too large, the caller falls back to a transaction, which drops the result.

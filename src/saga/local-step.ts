@@ -12,6 +12,22 @@ import type { LocalWork } from "./timers.ts";
 
 /** How long a function may take to end after its signal was aborted, in milliseconds. */
 const GRACE_MS = 2_000;
+/** Time limit of a local step, or of its undo, whose step names none, in milliseconds. */
+const DEFAULT_TIMEOUT_MS = 30_000;
+
+/** How long one attempt at a local step or its undo may take, in milliseconds. */
+export function localTimeoutMs({ step }: Pick<LocalWork, "step">): number {
+  return step.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+}
+
+/** The outcome of an attempt that exceeded its timeout. The transaction of a `tx` step is rolled back. */
+export function timeoutOutcome(
+  work: Pick<LocalWork, "kind" | "step">,
+): Exclude<WorkOutcome, { kind: "done" }> {
+  const error = `it did not end within ${localTimeoutMs(work)} ms`;
+  if (work.kind === "run") return { kind: "unknown", error };
+  return { kind: "failed", error: `${error} and was rolled back`, certain: true };
+}
 
 /** A cancellation flag with a reason. The AbortSignal is created on first access, because most steps never read it. */
 export class Cancellation {
@@ -104,19 +120,18 @@ function toPromise(value: unknown): unknown {
 }
 
 function waitForOutcome(
-  { step }: LocalWork,
+  work: LocalWork,
   running: Promise<unknown>,
   cancellation: Cancellation,
   onLate: (outcome: WorkOutcome) => void,
 ): Promise<WorkOutcome> {
-  const timeoutMs = step.timeoutMs ?? 30_000;
   const outcome = running.then(toDoneOutcome, toFailedOutcome);
-  return withDeadline(outcome, timeoutMs, async () => {
-    const error = `it did not end within ${timeoutMs} ms`;
-    cancellation.cancel(new Error(error));
+  return withDeadline(outcome, localTimeoutMs(work), async () => {
+    const ending = timeoutOutcome(work);
+    cancellation.cancel(new Error(ending.error));
     return withDeadline(outcome, GRACE_MS, () => {
       void outcome.then((ended) => ended.kind === "done" && onLate(ended));
-      return { kind: "unknown", error } as const;
+      return ending;
     });
   });
 }

@@ -1,4 +1,4 @@
-import { event, saga } from "sagabox";
+import { command, event, saga } from "sagabox";
 import { sagaSpecification } from "sagabox/testing";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
@@ -126,6 +126,130 @@ test("groups, local functions, waits and child sagas use the same methods", () =
     .expect.undoes("both.a")
     .when.undone("both.a")
     .expect.compensated();
+});
+
+describe("time", () => {
+  const schema = z.object({ id: z.string() });
+  const Do = command("do", { schema });
+  const Undo = command("undo", { schema });
+  const Approved = event("approved", { schema, key: (d) => d.id });
+  const base = { version: 1, input: schema, key: (i: { id: string }) => i.id };
+  const input = { id: "o1" };
+  const never = () => new Promise<void>(() => undefined);
+  const twice = { retry: { maxAttempts: 2, firstDelay: "1s", factor: 1 } } as const;
+
+  // #region run
+  test("refunds a payment when the bank does not end the call in time", () => {
+    const checkout = saga("checkout", base)
+      .run("pay", never, { timeout: "10s", retry: { maxAttempts: 1 } })
+      .undo(() => undefined);
+    sagaSpecification(checkout)
+      .given({ id: "o1" })
+      .after("9s")
+      .expect.waitsFor("pay")
+      .after("1s")
+      .expect.undoes("pay")
+      .when.undone("pay")
+      .expect.compensated();
+  });
+  // #endregion run
+
+  test("a command times out and is sent again, after the pivot", () => {
+    const shipping = saga("shipping", base)
+      .send("ship", Do, (c) => c.input, { timeout: "5s", ...twice })
+      .pivot();
+    sagaSpecification(shipping)
+      .given(input)
+      .after(5_999)
+      .expect.sentNothingElse()
+      .after(1)
+      .expect.sent(Do)
+      .after("4s")
+      .expect.status("running")
+      .after("1s")
+      .expect.parked("ship");
+  });
+
+  test("a run step is tried again after its timeout, and each attempt has its own", () => {
+    const calls = saga("calls", base)
+      .run("call", never, { timeout: "5s", ...twice })
+      .undo(never);
+    sagaSpecification(calls)
+      .given(input)
+      .after(10_999)
+      .expect.waitsFor("call")
+      .after(1)
+      .expect.undoes("call");
+  });
+
+  test("a run step without a timeout has 30 s, and one past the pivot is parked", () => {
+    const calls = saga("calls", base)
+      .tx("sign", () => undefined)
+      .pivot()
+      .run("call", never, twice);
+    const called = sagaSpecification(calls).given(input).when.done("sign").after(60_999);
+    called.expect.waitsFor("call").after(1).expect.parked("call");
+  });
+
+  test("a tx step that times out was rolled back, so it is not undone", () => {
+    const books = saga("books", base)
+      .tx("book", never, { timeout: "5s", ...twice })
+      .undo(never);
+    sagaSpecification(books).given(input).after(10_999).expect.waitsFor("book").after(1).expect.compensated();
+  });
+
+  test("the undo of a command, of a run and of a tx step each time out and are tried again", () => {
+    const undos = saga("undos", base)
+      .send("send", Do, (c) => c.input, { timeout: "5s" })
+      .undo(Undo, (c) => c.input, twice)
+      .run("run", never, { timeout: "5s" })
+      .undo(never, twice)
+      .tx("tx", never, { timeout: "5s" })
+      .undo(never, twice);
+    const done = sagaSpecification(undos).given(input).when.done("send").when.done("run").when.done("tx");
+    const [sent, run, tx] = [["send"], ["run", "tx"], ["tx"]] as const;
+    const undoing = done.when
+      .compensated()
+      .after(10_999)
+      .expect.undoes("tx")
+      .after(1)
+      .expect.parked(...tx);
+    const next = undoing.when.settled("tx").after(10_999).expect.undoes("run").after(1).expect.parked(run[0]);
+    next.when
+      .settled("run")
+      .after(10_999)
+      .expect.undoes("send")
+      .after(1)
+      .expect.parked(...sent);
+  });
+
+  test("steps of a group have timers of their own", () => {
+    const both = saga("both", base).all("both", (g) =>
+      g
+        .run("slow", never, { timeout: "9s", ...twice, undo: { none: "small" } })
+        .run("fast", never, { timeout: "3s", retry: { maxAttempts: 1 }, undo: { none: "small" } }),
+    );
+    const given = sagaSpecification(both).given(input);
+    given.after("3s").expect.waitsFor("both.slow").after("16s").expect.compensated();
+  });
+
+  test("waits, delays and the deadline pass, and a delay of zero passes at once", () => {
+    const waits = saga("waits", { ...base, deadline: "3d" })
+      .delay("none", 0)
+      .waitFor("approval", Approved, { timeout: "1d", onTimeout: "continue" })
+      .delay("pause", "1d")
+      .waitFor("late", Approved, { timeout: "9d" });
+    sagaSpecification(waits)
+      .given(input)
+      .after(0)
+      .expect.waitsFor("approval")
+      .after("1d")
+      .expect.status("running")
+      .after("1d")
+      .expect.waitsFor("late")
+      .after("1d")
+      .expect.compensated();
+  });
 });
 
 describe("failed expectations", () => {

@@ -3,21 +3,31 @@ import { validate, validateReply, type AnyEvent, type Json } from "../message/in
 import {
   decide,
   hasEnded,
+  listLocalWork,
+  localTimeoutMs,
   newState,
   otherKey,
   listSteps,
+  type LocalWork,
   type SagaDefinition,
   type SagaEffect,
   type SagaInput,
   type SagaState,
   type SagaStatus,
   type StepRecord,
+  timeoutOutcome,
   type WorkOutcome,
 } from "../saga/index.ts";
 
 export type SentCommand = Extract<SagaEffect, { kind: "send" }>;
 
 const START_MS = Date.UTC(2030, 0, 1);
+/** A timer of the instance: when it is due, and what the saga then gets. */
+interface Timer {
+  readonly atMs: number;
+  readonly input: SagaInput;
+}
+
 /** Almost 1, so that jittered waits have their maximum length and are predictable. */
 const MAX_RANDOM = 1 - Number.EPSILON;
 
@@ -67,9 +77,11 @@ export class SimulatedSaga {
   advance(what: string, byMs: number): void {
     const untilMs = this.nowMs + byMs;
     this.move(what, []);
-    for (let dueMs = this.#findNextDue(); dueMs <= untilMs; dueMs = this.#findNextDue()) {
-      this.nowMs = dueMs;
-      this.#decide({ kind: "tick" });
+    for (;;) {
+      const timer = this.#findNextTimer();
+      if (timer === undefined || timer.atMs > untilMs) break;
+      this.nowMs = Math.max(this.nowMs, timer.atMs);
+      this.#decide(timer.input);
     }
     this.nowMs = untilMs;
   }
@@ -164,18 +176,33 @@ export class SimulatedSaga {
     }
   }
 
-  /** Returns the next time at which a timeout, retry or deadline is due. */
-  #findNextDue(): number {
-    if (hasEnded(this.status)) return Infinity;
-    const times = Object.values(this.state.records).flatMap((record) => {
-      const effort = record.status === "in_progress" ? record : record.undo;
-      return record.status === "in_progress" || record.undo?.status === "in_progress"
-        ? [effort?.nextAtMs, effort?.dueAtMs]
-        : [];
-    });
-    const due = [...times, this.state.deadlineAtMs].filter((atMs) => atMs !== undefined);
-    return Math.min(...due.filter((atMs) => atMs > this.nowMs));
+  /**
+   * Returns the timer that is due next. The clock of the database has the timeouts of commands, waits and undo commands,
+   * delays, retries and the deadline. A worker keeps the timeouts of local steps and their undos.
+   */
+  #findNextTimer(): Timer | undefined {
+    if (hasEnded(this.status)) return undefined;
+    const local = listLocalWork(this.definition, this.state, Infinity);
+    const isLocal = new Set(local.map(({ place }) => place));
+    const clock = Object.entries(this.state.records)
+      .filter(([place]) => !isLocal.has(place))
+      .map(([, record]) => (record.status === "in_progress" ? record : record.undo))
+      .filter((effort) => effort?.status === "in_progress")
+      .flatMap((effort) => [effort?.nextAtMs, effort?.dueAtMs])
+      .concat(this.state.deadlineAtMs)
+      .filter((atMs) => atMs !== undefined)
+      .map((atMs): Timer => ({ atMs, input: { kind: "tick" } }));
+    const timers = [...clock, ...local.map(toTimeout)];
+    return timers.toSorted((a, b) => a.atMs - b.atMs)[0];
   }
+}
+
+/** The timer of a local step or undo that never ends: its attempt begins when it is due. */
+function toTimeout(work: LocalWork): Timer {
+  const { place, undo, epoch, attempt, record } = work;
+  const effort = undo ? record.undo : record;
+  const atMs = (effort?.nextAtMs ?? 0) + localTimeoutMs(work);
+  return { atMs, input: { kind: "worked", place, undo, epoch, attempt, outcome: timeoutOutcome(work) } };
 }
 
 interface Issue {

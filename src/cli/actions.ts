@@ -9,7 +9,7 @@ export interface Action {
   readonly argument?: string;
   /** True if the argument may be left out. Default false. */
   readonly isOptional?: boolean;
-  /** `argument` is the argument after the action, or "" if there is none. */
+  /** `argument` is the argument after the action, or "" if it was omitted. */
   run(input: CommandInput, io: Io, argument: string): Promise<number>;
 }
 

@@ -22,7 +22,7 @@ interface Attempt {
 
 type BinarySource = (account: ServerAccount | undefined) => Promise<Attempt>;
 
-/** Finds PostgreSQL programs: in the npm package, else those installed on this machine. Throws if there are none. */
+/** Finds PostgreSQL programs: in the npm package, else those installed on this machine. Throws if none is found. */
 export async function findBinaries(
   account: ServerAccount | undefined,
   sources: readonly BinarySource[] = [fromPackage, fromSystem],

@@ -55,7 +55,7 @@ export interface RawRow {
   readonly horizon: string | null;
   readonly tail: string | null;
   readonly express: boolean | null;
-  /** Joined rows of joined fields; null if there are none. */
+  /** Joined rows of joined fields; null without joined rows. */
   readonly rows: string | null;
   /** The priority of the single row, raised by its age. */
   readonly rank?: number;

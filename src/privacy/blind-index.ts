@@ -52,7 +52,7 @@ export class IndexGuard {
     await this.#isNoted(database);
   }
 
-  /** Call it before the first key of a subject is stored. It stores the fingerprint of this key if there is none. */
+  /** Call it before the first key of a subject is stored. It stores the fingerprint of this key if none is stored. */
   async note(tx: Queryable): Promise<void> {
     if (await this.#isNoted(tx)) return;
     // Not cached, because the transaction may be rolled back.

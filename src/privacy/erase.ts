@@ -293,7 +293,7 @@ export function hold(engine: PrivacyEngine, subject: string, options: HoldOption
   return change(engine, subject, options, "hold");
 }
 
-/** Ends a legal hold. Resolves with false if there is none. */
+/** Ends a legal hold. Resolves with false if no hold exists. */
 export function release(engine: PrivacyEngine, subject: string, options: HoldOptions): Promise<boolean> {
   return change(engine, subject, options, "release");
 }

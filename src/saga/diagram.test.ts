@@ -141,11 +141,11 @@ test("F11: the time of an instance is drawn without its definition", () => {
   `);
 });
 
-test("a step under way is drawn as such, up to the latest time that is known", () => {
+test("a running step is drawn as such, up to the latest time that is known", () => {
   const open = runSaga(trip, { id: "o1" }, [
     [40, replyInput("reserve", { kind: "done", result: { r: "r1" } })],
   ]);
-  expect(instanceTimeline(open)).toContain("charge under way :active, ");
+  expect(instanceTimeline(open)).toContain("charge running :active, ");
   expect(instanceDiagram(trip, open)).toMatch(/s4\("charge<br\/>.*in_progress \+40 ms"\)/);
 });
 
@@ -159,7 +159,7 @@ test("a repeated step is drawn with the round it is in, a choice with the way it
   const drawn = instanceDiagram(order, polled);
   expect(drawn).toContain('{"express<br/>took taken"}');
   expect(drawn).toContain("round 1, in_progress +40 ms");
-  expect(instanceTimeline(polled)).toContain("ask round 1 under way");
+  expect(instanceTimeline(polled)).toContain("ask round 1 running");
 });
 
 test("texts that others chose cannot break out of a diagram", () => {

@@ -149,7 +149,7 @@ function bar(
 ): string {
   const fromMs = Math.round(startedAtMs);
   const toMs = Math.max(fromMs + 1, Math.round(endedAtMs ?? lastMs));
-  const took = endedAtMs === undefined ? "under way" : durationText(endedAtMs - startedAtMs);
+  const took = endedAtMs === undefined ? "running" : durationText(endedAtMs - startedAtMs);
   const tries = attempt > 1 ? `, attempt ${attempt}` : "";
   const name = place.replace("@", " round ");
   return `  ${barText(`${name} ${took}${tries}`)} :${tag}${fromMs}, ${toMs}`;

@@ -308,7 +308,7 @@ const MAX_READING_AGE_MS = 10_000;
 export class DatabaseClock {
   #lastReading: { readonly nowMs: number; readonly atMs: number } | undefined;
 
-  /** Takes a reading, unless it is behind the estimate: such a reading was delayed on its way. */
+  /** Stores a reading, unless it is behind the estimate because it arrived late. */
   update(nowMs: number): void {
     if (nowMs > (this.nowMs ?? 0)) this.#lastReading = { nowMs, atMs: systemClock.monotonicMs() };
   }

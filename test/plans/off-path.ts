@@ -50,8 +50,9 @@ export const OFF_PATH: Readonly<Record<string, string>> = {
     "queue.standing",
     "queue.subscribe",
   ]),
-  ...because("run when a person decides about a dead letter", [
-    ...[
+  ...because(
+    "run when an operator decides about a dead letter",
+    [
       "close",
       "close_in_order",
       "deliver",
@@ -65,7 +66,7 @@ export const OFF_PATH: Readonly<Record<string, string>> = {
       "send",
       "show",
     ].map((name) => `dead_letter.${name}`),
-  ]),
+  ),
   ...because("make or drop partitions", [
     "history.alone",
     "history.lock_timeout",

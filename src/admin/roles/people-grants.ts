@@ -23,7 +23,7 @@ const viewerColumns: readonly Grant[] = Object.entries({
 } satisfies Partial<Record<ObjectName, string>>).map(([on, columns]) => ({
   on: on as ObjectName,
   can: { select: columns.split(" ") },
-  why: "counts and lists by index what the views show",
+  why: "counts and lists the rows of the views by index",
 }));
 
 /** Read-only access without payloads, headers, keys, error texts or names of people. */
@@ -33,11 +33,15 @@ export const viewerGrants: readonly Grant[] = [
     can: { select: "all" },
     why: "sees ids, states, times and sizes",
   })),
-  { on: "consumer_group", can: { select: "all" }, why: "sees who consumes" },
-  { on: "subscription", can: { select: "all" }, why: "and what" },
-  { on: "receipt", can: { select: "all" }, why: "sees when what was sent" },
-  { on: "member", can: { select: "all" }, why: "sees which processes work" },
-  { on: "relay_lane", can: { select: ["lane", "scope", "owner", "leased_at"] }, why: "and on what" },
+  { on: "consumer_group", can: { select: "all" }, why: "sees the consumers" },
+  { on: "subscription", can: { select: "all" }, why: "sees their subscriptions" },
+  { on: "receipt", can: { select: "all" }, why: "sees when each message was sent" },
+  { on: "member", can: { select: "all" }, why: "sees running processes" },
+  {
+    on: "relay_lane",
+    can: { select: ["lane", "scope", "owner", "leased_at"] },
+    why: "sees which process owns which lane",
+  },
   { on: "conservation", can: { select: "all" }, why: "sees whether everything written is accounted for" },
   ...viewerColumns,
 ];
@@ -62,46 +66,54 @@ const messageColumns = [
   "written_at",
   "expires_at",
 ];
-const exceptData = [...messageColumns, "seq", "written_on", "ctid"]; // the place of a row, to read an archive page by page
+const exceptData = [...messageColumns, "seq", "written_on", "ctid"]; // row positions, to read an archive page by page
 
 /** Actions on dead letters and sagas, in addition to the viewer rights. */
 export const operatorGrants: readonly Grant[] = [
   {
     on: "dead_letter",
     can: { select: "all", update: ["closed_at", "closed_as", "fingerprint", "place"] },
-    why: "reads dead letters, payload and all, groups and closes them",
+    why: "reads dead letters with their payloads, groups and closes them",
   },
   {
     on: "dead_letter_edit",
     can: { select: "all", insert: ["letter_id", "actor", "reason", "before_hash", "after_hash", "contract"] },
-    why: "notes who gave one other data",
+    why: "records who replaced the data of a dead letter",
   },
-  { on: "dead_letter_rearm", can: { execute: "all" }, why: "sends a closed one from the place it held" },
-  { on: "dead_letter_free_key", can: { execute: "all" }, why: "lets the key of a discarded one go on" },
+  {
+    on: "dead_letter_rearm",
+    can: { execute: "all" },
+    why: "sends a closed dead letter from its old row, which keeps the order of its key",
+  },
+  { on: "dead_letter_free_key", can: { execute: "all" }, why: "releases the key of a discarded dead letter" },
   {
     on: "dead_letter_keep_copy",
     can: { execute: "all" },
-    why: "restores the message of a closed one when its day is gone, and keeps edited data",
+    why: "restores the archived message of a closed dead letter, and stores edited data",
   },
-  { on: "dead_letter_move_place", can: { execute: "all" }, why: "and puts them in the place it held" },
+  { on: "dead_letter_move_place", can: { execute: "all" }, why: "puts edited data into the old row" },
   {
     on: "dead_letter_bury_delivery",
     can: { execute: "all" },
-    why: "takes a delivery out of a consumer's line",
+    why: "dead-letters a waiting delivery of a consumer",
   },
-  { on: "dead_letter_bury_waiting", can: { execute: "all" }, why: "and a message out of the outbox" },
+  {
+    on: "dead_letter_bury_waiting",
+    can: { execute: "all" },
+    why: "dead-letters a waiting message of the outbox",
+  },
   {
     on: "message",
     can: { select: exceptData },
-    why: "finds what to explain or to send again, without its data",
+    why: "finds messages to explain or send again, without their data",
   },
   {
     on: "scheduled",
     can: { select: [...messageColumns, "due_at"] },
-    why: "finds what is sent later, without its data",
+    why: "finds scheduled messages, without their data",
   },
-  { on: "outbox", can: { insert: "all", select: "all" }, why: "sends again what is in the archive" },
-  { on: "outbox_seq", can: { usage: "all" }, why: "draws its place" },
+  { on: "outbox", can: { insert: "all", select: "all" }, why: "sends archived messages again" },
+  { on: "outbox_seq", can: { usage: "all" }, why: "numbers its rows" },
   {
     on: "outbox_keep_writers_out",
     can: { execute: "all" },
@@ -110,17 +122,21 @@ export const operatorGrants: readonly Grant[] = [
   {
     on: "outbox_send_again",
     can: { execute: "all" },
-    why: "sends again what is in the archive, in front of what waits",
+    why: "sends archived messages again, ahead of waiting messages",
   },
-  { on: "outbox_retry_now", can: { execute: "all" }, why: "has a failed message tried at once" },
+  { on: "outbox_retry_now", can: { execute: "all" }, why: "retries a failed message immediately" },
   {
     on: "queue",
     can: { insert: "all", select: "all" },
     why: "delivers a dead letter to its consumer again",
   },
-  { on: "queue_seq", can: { usage: "all" }, why: "draws its place" },
-  { on: "retire_consumer", can: { execute: "all" }, why: "takes away a consumer that is gone for good" },
-  { on: "lock_subscriptions", can: { execute: "all" }, why: "and keeps hops to it out meanwhile" },
+  { on: "queue_seq", can: { usage: "all" }, why: "numbers its rows" },
+  { on: "retire_consumer", can: { execute: "all" }, why: "retires a decommissioned consumer" },
+  {
+    on: "lock_subscriptions",
+    can: { execute: "all" },
+    why: "blocks local delivery to that consumer meanwhile",
+  },
   {
     on: "consumer_inbox",
     can: {
@@ -135,7 +151,7 @@ export const operatorGrants: readonly Grant[] = [
         "undone_by",
       ],
     },
-    why: "sees and counts what was handled, without results",
+    why: "sees and counts handled messages, without results",
   },
   {
     on: "flow_event",
@@ -145,24 +161,28 @@ export const operatorGrants: readonly Grant[] = [
   {
     on: "saga_instance",
     can: { select: "all", update: ["updated_at"] },
-    why: "reads sagas; the right to change one time is what locking a row needs",
+    why: "reads sagas; locking a row requires an update right on one column",
   },
-  { on: "saga_mail", can: { select: "all", insert: "all" }, why: "leaves its decision for a worker" },
-  { on: "saga_incident", can: { select: "all" }, why: "reads what a person has to decide" },
+  {
+    on: "saga_mail",
+    can: { select: "all", insert: "all" },
+    why: "stores operator decisions as pending input",
+  },
+  { on: "saga_incident", can: { select: "all" }, why: "reads incidents, which an operator must resolve" },
   { on: "saga_definition", can: { select: "all" }, why: "compares new definitions with the stored ones" },
   {
     on: "saga_audit_log",
     can: { select: "all", insert: sagaLogColumns },
-    why: "reads history, and adds refusals to it",
+    why: "reads the history, and adds refused actions",
   },
-  { on: "saga_audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
+  { on: "saga_audit_log_seq", can: { usage: "all" }, why: "numbers log entries" },
   {
     on: "audit_log",
     can: { select: "all", insert: actionLogColumns },
-    why: "everything it does is written down",
+    why: "records its actions",
   },
-  { on: "audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
-  { on: "audit_seal", can: { select: "all" }, why: "verifies that they were not changed" },
+  { on: "audit_log_seq", can: { usage: "all" }, why: "numbers log entries" },
+  { on: "audit_seal", can: { select: "all" }, why: "verifies that the audit log was not changed" },
 ];
 
 /** Erasure, legal holds and export of a data subject's data, in addition to publishing. */
@@ -174,7 +194,7 @@ export const privacyGrants: readonly Grant[] = [
       insert: ["key_id", "subject", "created_at", "erased_at"],
       update: ["wrapped", "kek_id", "erased_at"],
     },
-    why: "destroys a person's keys, wraps them anew, and notes after a restore which were destroyed",
+    why: "destroys and rewraps keys of a data subject, and records after a restore which were destroyed",
   },
   {
     on: "gdpr_erasure_log",
@@ -193,41 +213,41 @@ export const privacyGrants: readonly Grant[] = [
       ],
       update: ["key_ids", "to_scrub", "proof", "scrubbed", "swept_at"],
     },
-    why: "writes what was erased, and what was found later",
+    why: "records erasures, and rows found later",
   },
   {
     on: "legal_hold",
     can: { select: "all", insert: "all", update: ["released_at", "released_by", "release_reason"] },
-    why: "keeps a person from being erased, and lets go",
+    why: "sets and releases legal holds",
   },
-  { on: "message", can: { select: "all" }, why: "finds and hands out what concerns a person" },
-  { on: "scheduled", can: { select: "all" }, why: "and what is sent later" },
+  { on: "message", can: { select: "all" }, why: "finds and exports messages about a data subject" },
+  { on: "scheduled", can: { select: "all" }, why: "finds scheduled messages about a data subject" },
   {
     on: "dead_letter",
     can: { select: "all", update: ["error_message", "stack_trace"] },
-    why: "and what died, whose error texts were never sealed",
+    why: "finds dead letters, and deletes their unencrypted error texts",
   },
   {
     on: "consumer_inbox",
     can: { select: "all", update: ["result"] },
-    why: "and what handlers returned, which was not either",
+    why: "deletes handler results, which are not encrypted",
   },
   {
     on: "outbox",
     can: { select: ["message_id", "written_on", "last_error"], update: ["last_error"] },
-    why: "and why a message was not sent",
+    why: "deletes errors of messages that were not sent",
   },
   {
     on: "queue",
     can: { select: ["message_id", "written_on", "last_error"], update: ["last_error"] },
-    why: "or not handled yet",
+    why: "deletes errors of messages that were not handled",
   },
   {
     on: "reply",
     can: { select: ["request_id", "outcome", "body"], update: ["body"] },
-    why: "or why a request failed",
+    why: "deletes replies",
   },
-  { on: "blob_chunk", can: { select: "all" }, why: "and large payloads" },
+  { on: "blob_chunk", can: { select: "all" }, why: "exports large payloads" },
   {
     on: "saga_instance",
     can: {
@@ -244,20 +264,20 @@ export const privacyGrants: readonly Grant[] = [
         "completed_at",
       ],
     },
-    why: "parks sagas that can no longer read what they need",
+    why: "stops sagas whose data can no longer be decrypted",
   },
-  { on: "saga_mail", can: { select: "all" }, why: "shows what waits for them" },
+  { on: "saga_mail", can: { select: "all" }, why: "exports their pending input" },
   {
     on: "saga_incident",
     can: { select: "all", insert: "all", update: ["error", "closed_at", "resolution"] },
-    why: "and calls a person for them",
+    why: "opens and closes their incidents",
   },
   {
     on: "saga_audit_log",
     can: { insert: sagaLogColumns, select: ["saga_id"] },
-    why: "with a line in their history",
+    why: "records the change in their history",
   },
-  { on: "saga_audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
-  { on: "audit_log", can: { insert: actionLogColumns }, why: "everything it does is written down" },
-  { on: "audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
+  { on: "saga_audit_log_seq", can: { usage: "all" }, why: "numbers log entries" },
+  { on: "audit_log", can: { insert: actionLogColumns }, why: "records its actions" },
+  { on: "audit_log_seq", can: { usage: "all" }, why: "numbers log entries" },
 ];

@@ -29,29 +29,29 @@ const relayGrants: readonly Grant[] = [
   {
     on: "outbox",
     can: { select: "all", update: ["attempts", "due_at", "lease_until", "last_error"], delete: "all" },
-    why: "settles what it has sent, and notes failures",
+    why: "settles what it has sent, and records failures",
   },
-  { on: "outbox_seq", can: { usage: "all", select: "all" }, why: "knows how far the line goes" },
+  { on: "outbox_seq", can: { usage: "all", select: "all" }, why: "reads the highest row number written" },
   {
     on: "scheduled",
     can: { select: "all", update: ["due_at"], delete: "all" },
-    why: "takes what is due; the right to change one time is what locking a row needs",
+    why: "takes due messages; locking a row requires an update right on one column",
   },
-  { on: "message", can: { insert: "all" }, why: "writes what was scheduled, when it is due" },
-  { on: "outbox", can: { insert: "all" }, why: "and puts it in line" },
-  { on: "receipt", can: { insert: "all" }, why: "notes what was sent" },
+  { on: "message", can: { insert: "all" }, why: "writes scheduled messages when they are due" },
+  { on: "outbox", can: { insert: "all" }, why: "adds its outbox row" },
+  { on: "receipt", can: { insert: "all" }, why: "records what was sent" },
   {
     on: "dead_letter",
     can: { insert: "all", select: ["closed_at", "failed_at", "consumer", "type"] },
-    why: "buries, and counts the open ones by consumer and type",
+    why: "dead-letters messages, and counts open dead letters by consumer and type",
   },
   {
     on: "queue",
     can: { insert: "all", select: ["lane", "topic", "due_at"] },
-    why: "delivers where PostgreSQL is the transport",
+    why: "delivers messages where PostgreSQL is the transport",
   },
-  { on: "queue_seq", can: { usage: "all" }, why: "draws the place of a delivery" },
-  { on: "subscription", can: { select: ["topic", "group_id"] }, why: "finds who gets it" },
+  { on: "queue_seq", can: { usage: "all" }, why: "numbers deliveries" },
+  { on: "subscription", can: { select: ["topic", "group_id"] }, why: "finds the consumers of a topic" },
 ];
 
 /** Handling what arrives, retries and dead letters included. */
@@ -59,26 +59,30 @@ const consumerGrants: readonly Grant[] = [
   ...laneGrants,
   { on: "message", can: { select: "all" }, why: "reads what is delivered" },
   { on: "blob_chunk", can: { select: "all" }, why: "reads large payloads, where the store is this database" },
-  { on: "consumer_group", can: { select: "all", insert: "all" }, why: "makes its group" },
-  { on: "relay_lane", can: { insert: "all" }, why: "and the lanes of it" },
-  { on: "subscription", can: { select: "all", insert: "all" }, why: "subscribes it" },
+  { on: "consumer_group", can: { select: "all", insert: "all" }, why: "creates its group" },
+  { on: "relay_lane", can: { insert: "all" }, why: "creates the lanes of its group" },
+  { on: "subscription", can: { select: "all", insert: "all" }, why: "subscribes its group to topics" },
   {
     on: "retired_subscription",
     can: { select: "all" },
-    why: "knows until when a topic had another consumer",
+    why: "reads until when a topic had another consumer",
   },
   {
     on: "lock_subscriptions",
     can: { execute: "all" },
-    why: "keeps hops out while it copies what was before",
+    why: "blocks local delivery while a new group copies earlier messages",
   },
-  { on: "outbox", can: { select: ["lane", "seq"] }, why: "leaves out of that copy what is still to come" },
+  {
+    on: "outbox",
+    can: { select: ["lane", "seq"] },
+    why: "excludes messages from that copy that are delivered later anyway",
+  },
   {
     on: "queue",
     can: { select: "all", insert: "all", update: ["attempts", "last_error", "due_at"], delete: "all" },
-    why: "settles deliveries, retries them, and parks what a broker must not hold up",
+    why: "settles deliveries, retries them, and parks messages that must not block a broker",
   },
-  { on: "queue_seq", can: { usage: "all", select: "all" }, why: "knows how far the line goes" },
+  { on: "queue_seq", can: { usage: "all", select: "all" }, why: "reads the highest row number written" },
   {
     on: "consumer_inbox",
     can: {
@@ -86,17 +90,17 @@ const consumerGrants: readonly Grant[] = [
       insert: "all",
       update: ["processing_duration_ms", "result", "effect", "effect_of", "undone_by"],
     },
-    why: "remembers what was handled, and can never forget it",
+    why: "records handled messages, and cannot delete them",
   },
   {
     on: "running",
     can: { select: "all", insert: "all", update: ["event_ids", "alone", "started_at"], delete: "all" },
-    why: "lists what runs, so that a message that kills its process is found",
+    why: "lists running messages, so that a message that kills its process is found",
   },
   {
     on: "suspect",
     can: { select: "all", insert: "all", update: ["crashes", "noticed_at"], delete: "all" },
-    why: "and what may have killed it",
+    why: "counts how often a message may have killed its process",
   },
   {
     on: "dead_letter",
@@ -143,24 +147,24 @@ const sagaGrants: readonly Grant[] = [
         "attachments",
       ],
     },
-    why: "keeps where each saga stands",
+    why: "stores the state of each saga",
   },
   {
     on: "saga_mail",
     can: { select: "all", insert: "all", update: ["saga_id", "correlation_id"], delete: "all" },
-    why: "leaves and collects what cannot happen at once",
+    why: "stores and consumes pending input",
   },
   {
     on: "saga_incident",
     can: { select: "all", insert: "all", update: ["steps", "error", "closed_at", "resolution"] },
-    why: "calls a person, and notes what came of it",
+    why: "opens incidents, and records how they were resolved",
   },
   {
     on: "saga_audit_log",
     can: { insert: sagaLogColumns },
-    why: "writes history, which it can neither read nor change",
+    why: "writes the history, which it can neither read nor change",
   },
-  { on: "saga_audit_log_seq", can: { usage: "all" }, why: "numbers its lines" },
+  { on: "saga_audit_log_seq", can: { usage: "all" }, why: "numbers log entries" },
   {
     on: "saga_definition",
     can: {
@@ -172,25 +176,25 @@ const sagaGrants: readonly Grant[] = [
   },
 ];
 
-/** Publishing. It adds rows, and of messages it reads the ids and numbers alone. */
+/** Publishing. It adds rows, and reads only ids and row numbers of messages. */
 const writerGrants: readonly Grant[] = [
   {
     on: "message",
     can: { insert: "all", select: ["id", "seq"] },
-    why: "writes messages, of which it reads only whether an id is there already",
+    why: "writes messages, and reads only whether an id is already used",
   },
-  { on: "outbox", can: { insert: "all" }, why: "puts them in line" },
-  { on: "outbox_seq", can: { usage: "all" }, why: "draws their place" },
+  { on: "outbox", can: { insert: "all" }, why: "adds their outbox rows" },
+  { on: "outbox_seq", can: { usage: "all" }, why: "numbers them" },
   {
     on: "scheduled",
     can: { insert: "all", select: ["id"] },
-    why: "writes messages for later, of which it reads the same",
+    why: "writes scheduled messages, and reads only whether an id is already used",
   },
-  { on: "has_message", can: { execute: "all" }, why: "looks for an id in both" },
+  { on: "has_message", can: { execute: "all" }, why: "looks for an id in both tables" },
   {
     on: "published_id",
     can: { insert: "all", select: ["id"] },
-    why: "learns which ids of its own choice were new",
+    why: "finds out which chosen ids were new",
   },
   {
     on: "subject_key",
@@ -198,23 +202,23 @@ const writerGrants: readonly Grant[] = [
       insert: ["key_id", "subject", "wrapped", "kek_id"],
       select: ["key_id", "subject", "wrapped", "kek_id", "created_xid", "created_at", "erased_at"],
     },
-    why: "seals with a person's key, wrapped by one that is kept elsewhere, or makes the first",
+    why: "encrypts with the wrapped key of a data subject, or creates the first key",
   },
   {
     on: "index_fingerprint",
     can: { insert: ["fingerprint"], select: ["id", "fingerprint", "xid"] },
     why: "checks that it pseudonymises subjects like the other services",
   },
-  { on: "blob_home", can: { select: ["id"] }, why: "begins the keys of large payloads with it" },
+  { on: "blob_home", can: { select: ["id"] }, why: "uses the id as prefix for the keys of large payloads" },
   {
     on: "blob",
     can: { insert: "all", select: ["key", "doomed_at"], update: ["bytes", "sha256", "stored_at"] },
-    why: "notes large payloads before they are stored, and what an upload was in the end",
+    why: "records large payloads before they are stored, and size and checksum after the upload",
   },
   {
     on: "blob_use",
     can: { insert: "all", select: ["key", "used_by"] },
-    why: "notes which message needs them",
+    why: "records which message needs them",
   },
   { on: "blob_chunk", can: { insert: "all" }, why: "stores them, where the store is this database" },
   {
@@ -238,25 +242,25 @@ const writerGrants: readonly Grant[] = [
       update: ["lease_until"],
       delete: "all",
     },
-    why: "takes what it has sent itself out of the line, or gives it back",
+    why: "deletes the rows of messages it has sent itself, or releases their lease",
     only: "optimistic",
   },
-  { on: "receipt", can: { insert: "all" }, why: "notes what it has sent itself", only: "optimistic" },
+  { on: "receipt", can: { insert: "all" }, why: "records what it has sent itself", only: "optimistic" },
   {
     on: "queue",
     can: { insert: "all", select: ["lane"] },
-    why: "delivers itself where PostgreSQL is the transport",
+    why: "delivers messages itself where PostgreSQL is the transport",
     only: "optimistic",
   },
-  { on: "queue_seq", can: { usage: "all" }, why: "draws the place of those deliveries", only: "optimistic" },
+  { on: "queue_seq", can: { usage: "all" }, why: "numbers these deliveries", only: "optimistic" },
   {
     on: "subscription",
     can: { select: ["topic", "group_id"] },
-    why: "finds who gets those deliveries",
+    why: "finds the consumers of a topic",
     only: "optimistic",
   },
-  { on: "outbox", can: { select: ["topic", "due_at"] }, why: "counts what waits", only: "overflow" },
-  { on: "queue", can: { select: ["topic", "due_at"] }, why: "counts what waits", only: "overflow" },
+  { on: "outbox", can: { select: ["topic", "due_at"] }, why: "counts waiting messages", only: "overflow" },
+  { on: "queue", can: { select: ["topic", "due_at"] }, why: "counts waiting messages", only: "overflow" },
 ];
 
 export const roleNames = [
@@ -328,20 +332,20 @@ export const roles: Readonly<Record<RoleName, Role>> = {
     grants: [],
   },
   viewer: {
-    who: "people and dashboards that look",
-    still: "learn how much of what happens when",
+    who: "people and dashboards with read-only access",
+    still: "learn how many messages of which type are sent when",
     includes: [],
     grants: [migrationGrant, ...viewerGrants],
   },
   operator: {
     who: "people who decide about dead letters and sagas",
-    still: "read dead letters and the state of sagas, and send again what was sent before",
+    still: "read dead letters and saga state, and send old messages again",
     includes: ["viewer"],
     grants: operatorGrants,
   },
   privacy: {
     who: "services that erase, hold or export a data subject's data with `bus.privacy`",
-    still: "read every message, and destroy keys for ever",
+    still: "read every message, and destroy keys permanently",
     includes: ["writer"],
     grants: privacyGrants,
   },

@@ -6,7 +6,7 @@ export interface Measurement {
   readonly drain: Speed;
 }
 
-/** How fast messages were handled by so many handlers at a time. */
+/** Throughput and latency at one number of concurrent handlers. */
 export interface Handling {
   readonly concurrency: number;
   readonly handled: Speed;
@@ -103,7 +103,7 @@ export function propose(
     {
       setting: "lanes",
       value: "256",
-      why: "fixed; so many workers can share the work at most",
+      why: "fixed; at most this many workers can share the work",
     },
     {
       setting: "expect",
@@ -113,7 +113,7 @@ export function propose(
   ];
 }
 
-/** Pure. The value that so many per cent do not exceed. */
+/** Returns the value that `share` (0 to 1) of the sorted values do not exceed. Pure. */
 export function percentile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(sorted.length * share) - 1))] ?? 0;

@@ -4,13 +4,14 @@ export { Bus, createBus, message } from "./app/index.ts";
 export type {
   BusTopology,
   BusOptions,
-  BusTransaction,
   LogOptions,
   PreparedMessage,
   Readiness,
   RunOptions,
   Running,
   SagaNews,
+  StartInput,
+  StartOnOptions,
   StopResult,
 } from "./app/index.ts";
 export type { WorkerPart } from "./options/index.ts";
@@ -38,17 +39,20 @@ export type {
   Message,
   MessageContext,
   Personal,
+  Published,
+  PublishOptions,
   ReplyOf,
   Encrypted,
 } from "./message/index.ts";
 export { currentMessageContext, fromCloudEvent, toCloudEvent, toCloudEventJson } from "./message/index.ts";
 export type { CloudEvent, CloudEventOptions } from "./message/index.ts";
-export type { MessageFacts, MessageState, OutboxOptions, Published, PublishOptions } from "./outbox/index.ts";
+export type { MessageFacts, MessageState, OutboxOptions } from "./outbox/index.ts";
 export { canTransition, nextStates, stateDiagram, transition } from "./outbox/index.ts";
 export type {
   BatchContext,
   BatchHandler,
   BatchOptions,
+  BusTransaction,
   ConsumerOptions,
   ConsumerStats,
   ForeignMessage,
@@ -57,6 +61,7 @@ export type {
   HandlerOptions,
   Processed,
   Received,
+  Startable,
   StatementHandler,
 } from "./inbox/index.ts";
 export {

@@ -1,21 +1,15 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { SagaboxError } from "../errors/index.ts";
-import type { AnyContract, InputOf } from "../message/index.ts";
+import type { BusTransaction } from "../inbox/index.ts";
+import type { AnyContract, InputOf, PublishOptions } from "../message/index.ts";
 import { callable, oneOf, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
-import type { Compose, Outgoing, Published, PublishOptions, TransactionScope } from "../outbox/index.ts";
+import type { Compose, Outgoing, TransactionScope } from "../outbox/index.ts";
 import {
   CALLER_STATEMENT_MS,
   type OwnedTransaction,
   type Queryable,
-  type Sql,
   type TransactionOptions,
 } from "../storage/index.ts";
-
-/** The transaction that `bus.transaction()` passes to its callback. Queries and messages commit or roll back together. */
-export interface BusTransaction extends Sql {
-  /** Publishes a message with this transaction. Throws if the data violate the contract. */
-  publish<C extends AnyContract>(contract: C, data: InputOf<C>, options?: PublishOptions): Promise<Published>;
-}
 
 const inside = new AsyncLocalStorage<true>();
 
@@ -28,41 +22,55 @@ export function isInsideTransaction(): boolean {
   return inside.getStore() === true;
 }
 
-/** Hides the owned transaction and its scope from the caller. `query` and `publish` work without `this`. */
+/** Starts a saga in a transaction of ours. */
+export type StartInScope = (
+  tx: OwnedTransaction,
+  scope: TransactionScope,
+  ...saga: Parameters<BusTransaction["start"]>
+) => ReturnType<BusTransaction["start"]>;
+
+let readScope: (tx: object) => TransactionScope | undefined;
+let readOwned: (tx: object) => OwnedTransaction | undefined;
+
+/** Hides the owned transaction and its scope from the user's code, which must not end the transaction. */
 class HandedTransaction implements BusTransaction {
   readonly query: BusTransaction["query"];
   readonly publish: BusTransaction["publish"];
+  readonly start: BusTransaction["start"];
   readonly #tx: OwnedTransaction;
   readonly #scope: TransactionScope;
 
-  constructor(tx: OwnedTransaction, scope: TransactionScope) {
+  constructor(tx: OwnedTransaction, scope: TransactionScope, start: StartInScope) {
     this.#tx = tx;
     this.#scope = scope;
     this.query = (text, params) => tx.query(text, params);
     this.publish = (contract, data, options) => scope.publish(contract, data, options);
+    this.start = (saga, input) => start(tx, scope, saga, input);
   }
 
-  static findScope(tx: object): TransactionScope | undefined {
-    return #scope in tx ? tx.#scope : undefined;
-  }
-
-  static findOwned(tx: object): OwnedTransaction | undefined {
-    return #tx in tx ? tx.#tx : undefined;
+  // Not static methods, because `tx.constructor` would make those reachable.
+  static {
+    readScope = (tx) => (#scope in tx ? tx.#scope : undefined);
+    readOwned = (tx) => (#tx in tx ? tx.#tx : undefined);
   }
 }
 
 /** Returns the scope of a `BusTransaction`, or undefined for any other value. */
 export function findScope(tx: unknown): TransactionScope | undefined {
-  return typeof tx === "object" && tx !== null ? HandedTransaction.findScope(tx) : undefined;
+  return typeof tx === "object" && tx !== null ? readScope(tx) : undefined;
 }
 
 /** Returns the database transaction of a `BusTransaction`, or undefined for any other value. */
 export function findOwned(tx: unknown): OwnedTransaction | undefined {
-  return typeof tx === "object" && tx !== null ? HandedTransaction.findOwned(tx) : undefined;
+  return typeof tx === "object" && tx !== null ? readOwned(tx) : undefined;
 }
 
-export function busTransaction(tx: OwnedTransaction, scope: TransactionScope): BusTransaction {
-  return new HandedTransaction(tx, scope);
+export function busTransaction(
+  tx: OwnedTransaction,
+  scope: TransactionScope,
+  start: StartInScope,
+): BusTransaction {
+  return new HandedTransaction(tx, scope, start);
 }
 
 const ISOLATIONS = ["read committed", "repeatable read", "serializable"] as const;

@@ -4,7 +4,7 @@ import { temporaryDatabase } from "../../test/support/database.ts";
 import { event } from "../message/index.ts";
 import type { Bus } from "./bus.ts";
 import type { BusOptions } from "./bus-options.ts";
-import type { BusTransaction } from "./bus-transaction.ts";
+import type { BusTransaction } from "../inbox/index.ts";
 import { createBus } from "./create-bus.ts";
 
 async function setup(options: Partial<BusOptions> = {}) {

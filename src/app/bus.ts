@@ -18,27 +18,22 @@ import {
 } from "../dead-letter/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import type { Flows } from "../flow/index.ts";
-import { type HandlerRegistry, Inbox } from "../inbox/index.ts";
+import { type BusTransaction, type HandlerRegistry, Inbox, type Startable } from "../inbox/index.ts";
 import type { WakeUp } from "../lanes/index.ts";
 import {
   type AnyCommand,
+  type AnyEvent,
   type AnyContract,
   type Attachment,
   currentMessageContext,
   type InputOf,
+  type Published,
+  type PublishOptions,
   type ReplyOf,
   resolveTopic,
 } from "../message/index.ts";
 import { rejectUnknownKeys } from "../options/index.ts";
-import {
-  canLease,
-  ensurePartitions,
-  type Outgoing,
-  type Published,
-  type PublishOptions,
-  republish,
-  toPublished,
-} from "../outbox/index.ts";
+import { canLease, ensurePartitions, type Outgoing, republish, toPublished } from "../outbox/index.ts";
 import type { RequestOptions } from "../requests/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import type { HasDefinition, Phase, Saga, Started } from "../saga/index.ts";
@@ -57,7 +52,6 @@ import { busPrivacy, type BusPrivacy } from "./bus-privacy.ts";
 import { busSagas, type BusSagas } from "./bus-sagas.ts";
 import {
   busTransaction,
-  type BusTransaction,
   type BusTransactionOptions,
   composeAll,
   findOwned,
@@ -70,7 +64,7 @@ import {
 import { busPayloads, type BusPayloads } from "./payloads.ts";
 import { type AdminOperations, loadAdmin } from "./load-admin.ts";
 import type { BusTopology, Parts } from "./parts.ts";
-import { startSaga } from "./saga-transaction.ts";
+import { registerStart, startSaga, type StartInput, type StartOnOptions } from "./saga-transaction.ts";
 import type { Running, RunOptions, StopResult, Worker } from "./worker.ts";
 
 type RepublishOptions = Parameters<typeof republish>[2];
@@ -173,7 +167,7 @@ export class Bus {
     const tx = await this.#parts.database.begin(limits);
     const scope = this.#parts.scope(tx);
     try {
-      const result = await runInsideTransaction(() => work(busTransaction(tx, scope)));
+      const result = await runInsideTransaction(() => work(busTransaction(tx, scope, this.#parts.startIn)));
       if (scope.hasPending) await scope.waitForPending();
       scope.handleCommit(await tx.commit(scope.lastStatements(), scope.afterword()));
       return result;
@@ -245,6 +239,20 @@ export class Bus {
   ): Promise<Started> {
     const send = (outgoing: Outgoing): Promise<unknown> => this.#write(tx, [outgoing]);
     return startSaga(this.#parts, tx, send, saga, input);
+  }
+
+  /**
+   * Starts a saga for each event of a type, exactly once per event: the dedupe row of the event and the instance are
+   * written in one transaction. `input` makes the saga's input from the event; if it returns undefined, the event starts
+   * nothing. Also registers the saga. An event with the key of an existing instance starts nothing.
+   */
+  startOn<E extends AnyEvent, I>(
+    event: E,
+    saga: Startable<I>,
+    input: StartInput<E, NoInfer<I>>,
+    options: StartOnOptions = {},
+  ): void {
+    registerStart(this, event, saga, input, options);
   }
 
   /** Creates or upgrades the tables and resolves with the migrations it applied. Safe to call from many processes at once. */

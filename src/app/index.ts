@@ -3,9 +3,10 @@
 export { createBus, findSagaVault, findShutdownMs } from "./create-bus.ts";
 export { Bus } from "./bus.ts";
 export type { BusOptions } from "./bus-options.ts";
-export { message, type BusTransaction, type PreparedMessage } from "./bus-transaction.ts";
+export { message, type PreparedMessage } from "./bus-transaction.ts";
 export { HealthServer, type HealthServerOptions, type Readiness } from "./health-server.ts";
 export type { LogOptions } from "./log-options.ts";
 export type { BusTopology } from "./parts.ts";
 export type { SagaNews } from "./saga-watch.ts";
+export type { StartInput, StartOnOptions } from "./saga-transaction.ts";
 export type { RunOptions, Running, StopResult } from "./worker.ts";

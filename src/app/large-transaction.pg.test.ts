@@ -3,7 +3,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { event } from "../message/index.ts";
-import type { PublishOptions } from "../outbox/index.ts";
+import type { PublishOptions } from "../message/index.ts";
 import type { Bus } from "./bus.ts";
 import { createBus } from "./create-bus.ts";
 import { message } from "./bus-transaction.ts";

@@ -1,14 +1,8 @@
 import { deadLetterStore, type DeadLetterStore } from "../dead-letter/index.ts";
 import { Flows } from "../flow/index.ts";
-import { HandlerRegistry, inboxEngine, type InboxEngine } from "../inbox/index.ts";
+import { HandlerRegistry, inboxEngine, type InboxEngine, type OutgoingScope } from "../inbox/index.ts";
 import { laneSettings, WakeUp } from "../lanes/index.ts";
-import {
-  type AnyContract,
-  type Attachment,
-  createIdSource,
-  type IdSource,
-  poolRandomBytes,
-} from "../message/index.ts";
+import { type Attachment, createIdSource, type IdSource, poolRandomBytes } from "../message/index.ts";
 import {
   Admission,
   compose,
@@ -21,7 +15,6 @@ import {
   type OutboxSettings,
   OutboxWriter,
   PollingRelay,
-  type PublishOptions,
   ScheduleMover,
   type ScopeParts,
   TransactionScope,
@@ -57,8 +50,9 @@ import {
 } from "../transport/index.ts";
 import { postgres, type PostgresTransport } from "../transports/postgres/index.ts";
 import type { BusSettings } from "./bus-options.ts";
+import { busTransaction, type StartInScope } from "./bus-transaction.ts";
 import { type BusClaimCheck, type PayloadCipher, Payloads, wireClaimCheck } from "./payloads.ts";
-import { createOpenTransaction, rememberScope, sagaTransactionFor } from "./saga-transaction.ts";
+import { createOpenTransaction, sagaTransactionFor, startInScope } from "./saga-transaction.ts";
 import type { SagaWatch } from "./saga-watch.ts";
 
 /** The components of one bus. `wireParts` builds them once; this file only wires and decides nothing. */
@@ -88,6 +82,7 @@ export interface Parts {
   readonly deadLetters: DeadLetterStore;
   readonly claimCheck: BusClaimCheck;
   readonly scope: (tx: OwnedTransaction) => TransactionScope;
+  readonly startIn: StartInScope;
   readonly replies: Replies;
   readonly requests: Requests;
   readonly sagas: Sagas;
@@ -165,10 +160,12 @@ export function wireParts(
     onScheduled: () => mover.wake(),
   };
   const scope = (tx: OwnedTransaction): TransactionScope => new TransactionScope(tx, scopeParts);
+  // Sagas are wired below. Nothing can be started before this function has returned.
+  const startIn: StartInScope = (tx, within, saga, input) => startInScope(sagas, tx, within, saga, input);
   const inbox = inboxEngine({
     database: leased,
     schema,
-    openScope: (tx) => handlerScope(tx, rememberScope(tx, scope(tx)), claimCheck),
+    openScope: (tx) => handlerScope(tx, scope(tx), startIn, claimCheck),
     unpack: payloads.unpack,
     encryptReply: (contract, data, reply, tx) => seal.encryptReply(contract, data, reply, tx),
     observer,
@@ -204,7 +201,7 @@ export function wireParts(
     spans,
     vault: privacy === undefined ? undefined : createSagaVault(privacy),
     openReply: (name, reply, tx) => seal.openReply(name, reply, tx),
-    begin: createOpenTransaction(leased, scope),
+    begin: createOpenTransaction(leased, scope, startIn),
     transactionOf: sagaTransactionFor,
   });
   return {
@@ -245,6 +242,7 @@ export function wireParts(
     deadLetters,
     claimCheck,
     scope,
+    startIn,
     replies,
     requests,
     sagas,
@@ -289,14 +287,18 @@ function listTopics(registry: HandlerRegistry): string[] {
   return registry.consumers().flatMap(({ handlers }) => Array.from(handlers.values(), ({ topic }) => topic));
 }
 
-function handlerScope(tx: OwnedTransaction, scope: TransactionScope, { open }: Pick<BusClaimCheck, "open">) {
+function handlerScope(
+  tx: OwnedTransaction,
+  scope: TransactionScope,
+  startIn: StartInScope,
+  { open }: Pick<BusClaimCheck, "open">,
+): OutgoingScope {
   return {
+    tx: busTransaction(tx, scope, startIn),
     open: (attachment: Attachment) => open(attachment, tx),
-    publish: (contract: AnyContract, data: unknown, options?: PublishOptions) =>
-      scope.publish(contract, data, options),
     waitForPending: () => scope.waitForPending(),
     lastStatements: () => scope.lastStatements(),
-    handleCommit: (answers: Parameters<TransactionScope["handleCommit"]>[0]) => scope.handleCommit(answers),
+    handleCommit: (answers) => scope.handleCommit(answers),
   };
 }
 

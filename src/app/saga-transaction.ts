@@ -1,35 +1,31 @@
 import { SagaboxError } from "../errors/index.ts";
+import type { BusTransaction, HandlerContext, HandlerOptions, Received, Startable } from "../inbox/index.ts";
+import type { AnyEvent } from "../message/index.ts";
+import { callable } from "../options/index.ts";
+import type { Bus } from "./bus.ts";
 import type { Outgoing, OutboxWriter, TransactionScope } from "../outbox/index.ts";
-import type { OpenTransaction, SagaTransaction, Sagas, Started } from "../saga/index.ts";
+import type { HasDefinition, OpenTransaction, SagaTransaction, Sagas, Started } from "../saga/index.ts";
 import {
   toQueryable,
   type CallerTransaction,
   type Database,
   type OwnedTransaction,
-  type Sql,
 } from "../storage/index.ts";
-import { findOwned, findScope, type BusTransaction } from "./bus-transaction.ts";
-
-const scopes = new WeakMap<object, TransactionScope>();
-
-/** Stores the scope of a handler's transaction for `sagaTransactionFor`. */
-export function rememberScope(tx: OwnedTransaction, scope: TransactionScope): TransactionScope {
-  scopes.set(tx, scope);
-  return scope;
-}
+import { busTransaction, findOwned, findScope, type StartInScope } from "./bus-transaction.ts";
 
 /** Adapts the transaction of a handler for the saga engine. Throws NOT_IN_TRANSACTION for any other transaction. */
-export function sagaTransactionFor(tx: Sql): SagaTransaction {
-  const scope = scopes.get(tx);
-  if (scope === undefined)
+export function sagaTransactionFor(tx: BusTransaction): SagaTransaction {
+  const [scope, owned] = [findScope(tx), findOwned(tx)];
+  if (scope === undefined || owned === undefined)
     throw new SagaboxError("NOT_IN_TRANSACTION", "This is not the transaction of a handler.");
-  return fromScope(tx as OwnedTransaction, scope);
+  return fromScope(owned, scope);
 }
 
 /** Returns a function that runs work of the saga runner in a new transaction. */
 export function createOpenTransaction(
   database: Database,
   scopeFor: (tx: OwnedTransaction) => TransactionScope,
+  start: StartInScope,
 ): OpenTransaction {
   return async (work, limits) => {
     const tx = await database.begin(limits);
@@ -37,7 +33,7 @@ export function createOpenTransaction(
     try {
       const result = await work({
         run: (statement, params) => tx.run(statement, params),
-        query: (text, params) => tx.query(text, params),
+        forUser: () => busTransaction(tx, scope, start),
         destroy: () => tx.destroy(),
         send: (outgoing) => scope.add(outgoing),
         onCommit: (listener) => scope.onCommit(listener),
@@ -53,19 +49,61 @@ export function createOpenTransaction(
   };
 }
 
+/** Starts a saga in a transaction of ours. */
+export function startInScope(
+  sagas: Sagas,
+  tx: OwnedTransaction,
+  scope: TransactionScope,
+  saga: object,
+  input: unknown,
+): Promise<Started> {
+  return scope.during(async () => sagas.start(fromScope(tx, scope), saga as HasDefinition, input));
+}
+
 /** Starts a saga in a `BusTransaction` or in a transaction of the caller's database client. */
 export async function startSaga(
   { sagas, writer }: { readonly sagas: Sagas; readonly writer: OutboxWriter },
   tx: CallerTransaction | BusTransaction,
   write: (outgoing: Outgoing) => Promise<unknown>,
-  saga: Parameters<Sagas["start"]>[1],
+  saga: HasDefinition,
   input: unknown,
 ): Promise<Started> {
   const [scope, owned] = [findScope(tx), findOwned(tx)];
-  const known = scope !== undefined && owned !== undefined;
-  const transaction = known ? fromScope(owned, scope) : fromCaller(tx, write, writer);
-  const start = async (): Promise<Started> => sagas.start(transaction, saga, input);
-  return scope === undefined ? start() : scope.during(start);
+  if (scope !== undefined && owned !== undefined) return startInScope(sagas, owned, scope, saga, input);
+  return sagas.start(fromCaller(tx, write, writer), saga, input);
+}
+
+/** Makes the input of a saga from the event that starts it. Undefined if the event starts none. */
+export type StartInput<E extends AnyEvent, I> = (
+  message: Received<E>,
+  context: HandlerContext,
+) => I | undefined | Promise<I | undefined>;
+
+/** Options of `bus.startOn()`: those of a handler, without `batch`. */
+export interface StartOnOptions extends Omit<HandlerOptions, "consumer" | "batch"> {
+  /** The name of the consumer, by which duplicates are found. Default `start-` and the name of the saga. */
+  readonly consumer?: string;
+}
+
+/** Registers the saga and a handler that starts it. */
+export function registerStart<E extends AnyEvent, I>(
+  bus: Pick<Bus, "on" | "register">,
+  event: E,
+  saga: Startable<I>,
+  input: StartInput<E, I>,
+  options: StartOnOptions,
+): void {
+  callable("The third argument of bus.startOn", input);
+  bus.register(saga as unknown as HasDefinition);
+  const { name } = (saga as unknown as HasDefinition).definition;
+  const start = async (message: Received<E>, context: HandlerContext) => {
+    const made = await input(message, context);
+    return made === undefined ? undefined : context.tx.start(saga, made);
+  };
+  bus.on(event as AnyEvent, { consumer: `start-${name}`, ...options }, async (message, context) => {
+    const started = await start(message as Received<E>, context);
+    return started && { ...started };
+  });
 }
 
 // The commit of a caller's transaction is not visible here: listeners run early, and polling finds the due instance. A start

@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { event } from "../message/index.ts";
-import type { PublishOptions } from "../outbox/index.ts";
+import type { PublishOptions } from "../message/index.ts";
 import { saga } from "../saga/index.ts";
 import type { CallerTransaction } from "../storage/index.ts";
 import { createBus } from "./create-bus.ts";

@@ -5,7 +5,7 @@ import { currentMessageContext, event } from "../message/index.ts";
 import { defineStatement } from "../storage/index.ts";
 import { consumers } from "../../test/support/consumers.ts";
 import { aMessage } from "../../test/support/messages.ts";
-import type { HandlerContext, Received } from "./handler.ts";
+import type { BusTransaction, HandlerContext, Received } from "./handler.ts";
 
 const OrderPlaced = event("order.placed", { schema: z.object({ n: z.number().optional() }) });
 const quick = { firstDelay: 1, maxDelay: 2 } as const;
@@ -133,10 +133,14 @@ test("what a handler publishes commits with its effect, and is sent only after t
     "insert into effect (consumer, id, note) values ('outbox', $1::text, 'published')",
   );
   const harness = await consumers({
-    openScope: () => {
+    openScope: (tx) => {
       const written: string[] = [];
+      const publish: BusTransaction["publish"] = async (contract) => {
+        written.push(contract.name);
+        return { id: contract.name, written: true };
+      };
       return {
-        publish: async (contract) => ({ id: written[written.push(contract.name) - 1] ?? "" }),
+        tx: { query: tx.query.bind(tx), publish, start: () => Promise.reject(new Error("no sagas here")) },
         waitForPending: () => Promise.resolve(),
         lastStatements: () => written.map((name) => ({ statement: note, params: [name] })),
         open: () => Readable.from([]),

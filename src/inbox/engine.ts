@@ -68,14 +68,12 @@ export function inboxEngine(options: InboxEngineOptions): InboxEngine {
   };
 }
 
-const noOutbox: OpenScope = () => ({
-  publish: () =>
-    Promise.reject(
-      new SagaboxError(
-        "BUS_NOT_RUNNING",
-        "This inbox was created without an outbox, so its handlers cannot publish.",
-      ),
-    ),
+const noOutbox: OpenScope = (tx) => ({
+  tx: {
+    query: (text, params) => tx.query(text, params),
+    publish: rejectWithoutOutbox,
+    start: rejectWithoutOutbox,
+  },
   open: () => {
     throw new SagaboxError("CLAIM_STORE_UNKNOWN", "This inbox was created without a claim check.");
   },
@@ -83,6 +81,15 @@ const noOutbox: OpenScope = () => ({
   lastStatements: () => [],
   handleCommit: () => undefined,
 });
+
+function rejectWithoutOutbox(): Promise<never> {
+  return Promise.reject(
+    new SagaboxError(
+      "BUS_NOT_RUNNING",
+      "This inbox was created without an outbox, so its handlers can neither publish nor start sagas.",
+    ),
+  );
+}
 
 /** A semaphore for handler transactions: grants at most `limit` permits at once, first come, first served. */
 export class TransactionPermits {

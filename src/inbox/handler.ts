@@ -1,5 +1,4 @@
 import type { Readable } from "node:stream";
-import type { Duration } from "../errors/index.ts";
 import type {
   AnyContract,
   Attachment,
@@ -7,7 +6,8 @@ import type {
   InputOf,
   Json,
   Message,
-  Priority,
+  Published,
+  PublishOptions,
   ReplyOf,
 } from "../message/index.ts";
 import type { OwnedTransaction, Param, Rows, Sql, Statement } from "../storage/index.ts";
@@ -17,28 +17,36 @@ export type Received<C extends AnyContract = AnyContract> = Omit<Message, "data"
   readonly data: DataOf<C>;
 };
 
-/** Options for a message that a handler publishes. Everything else is inherited from the message being handled. */
-export interface OutgoingOptions {
-  readonly id?: string;
-  readonly key?: string;
-  readonly topic?: string;
-  readonly delay?: Duration | number;
-  readonly at?: Date;
-  readonly priority?: Priority;
-  readonly ttl?: Duration | number;
-  readonly headers?: Readonly<Record<string, string>>;
+/** A saga made by `saga()`, as far as starting it needs to know. */
+export interface Startable<I> {
+  readonly definition: object;
+  readonly "~saga": { readonly input: I };
+}
+
+export interface Started {
+  readonly sagaId: string;
+  /** False if an instance with this key exists already. That instance is not changed. */
+  readonly started: boolean;
+}
+
+/**
+ * The transaction that `bus.transaction()`, handlers and `tx` steps of sagas get. Queries, messages and started sagas
+ * commit or roll back together. All methods work without `this`.
+ */
+export interface BusTransaction extends Sql {
+  /** Publishes a message with this transaction. Throws if the data violate the contract. */
+  publish<C extends AnyContract>(contract: C, data: InputOf<C>, options?: PublishOptions): Promise<Published>;
+  /** Starts a saga with this transaction. If an instance with the same key exists, the call returns that one. */
+  start<I>(saga: Startable<I>, input: NoInfer<I>): Promise<Started>;
 }
 
 /** Publishes in the handler's transaction. The id of the handled message becomes the causation id. */
-export type PublishInHandler = <C extends AnyContract>(
-  contract: C,
-  data: InputOf<C>,
-  options?: OutgoingOptions,
-) => Promise<{ readonly id: string }>;
+export type PublishInHandler = BusTransaction["publish"];
 
 /** Collects what the handlers of one transaction publish. The app opens one scope per transaction. */
 export interface OutgoingScope {
-  readonly publish: PublishInHandler;
+  /** The transaction for the handlers. It gives no access to COMMIT or to the connection. */
+  readonly tx: BusTransaction;
   open(attachment: Attachment): Readable;
   /** Waits for all publishes that have started. Rejects if one of them failed. */
   waitForPending(): Promise<void>;
@@ -52,8 +60,8 @@ export type OpenScope = (tx: OwnedTransaction) => OutgoingScope;
 
 /** What a handler can use besides its message. */
 export interface HandlerContext {
-  /** Runs SQL in the transaction that also contains the dedupe row and the published messages. */
-  readonly tx: Sql;
+  /** Runs SQL, publishes and starts sagas in the transaction that also contains the dedupe row. */
+  readonly tx: BusTransaction;
   /** Aborts at the deadline, at a stop, and when another worker takes the message over. */
   readonly signal: AbortSignal;
   /** Equal for all attempts of this consumer at this message. Pass it to systems outside the database. */
@@ -61,6 +69,7 @@ export interface HandlerContext {
   /** The number of this attempt, from 1. */
   readonly attempt: number;
   readonly consumer: string;
+  /** Short for `tx.publish`. */
   readonly publish: PublishInHandler;
   /** Streams the bytes of an attachment. The stream fails at its end if the bytes do not match the attached ones. */
   readonly open: (attachment: Attachment) => Readable;

@@ -5,14 +5,16 @@ export { inboxEngine, type InboxEngine, type InboxEngineOptions } from "./engine
 export type {
   BatchContext,
   BatchHandler,
+  BusTransaction,
   Handler,
   HandlerContext,
   HandlerResult,
   OpenScope,
-  OutgoingOptions,
   OutgoingScope,
   PublishInHandler,
   Received,
+  Startable,
+  Started,
   StatementHandler,
 } from "./handler.ts";
 export type { BatchOptions, ConsumerOptions, HandlerOptions } from "./options.ts";

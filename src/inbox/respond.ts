@@ -64,7 +64,7 @@ async function sendReply(
   if (topic === undefined) return;
   // Replies to a saga have its id as their key, so that they arrive in order and at one worker.
   const options = message.sagaId === null ? {} : { key: message.sagaId };
-  await runInContext(message, id, () => scope.publish(replyContract(topic), body, options));
+  await runInContext(message, id, () => scope.tx.publish(replyContract(topic), body, options));
 }
 
 /**
@@ -105,26 +105,26 @@ export function handlerContext(
   attempt: Attempt,
 ): HandlerContext {
   return {
-    tx: attempt.tx,
+    tx: attempt.scope.tx,
     get signal() {
       return attempt.signal;
     },
     idempotencyKey: idempotencyKey(consumer, id),
     attempt: attemptNumber,
     consumer,
-    publish: (contract, data, options) => attempt.scope.publish(contract, data, options),
+    publish: attempt.scope.tx.publish,
     open: (attachment) => attempt.scope.open(attachment),
   };
 }
 
 export function batchContext(consumer: string, attempt: Attempt): BatchContext {
   return {
-    tx: attempt.tx,
+    tx: attempt.scope.tx,
     get signal() {
       return attempt.signal;
     },
     consumer,
-    publish: (contract, data, options) => attempt.scope.publish(contract, data, options),
+    publish: attempt.scope.tx.publish,
     open: (attachment) => attempt.scope.open(attachment),
     idempotencyKeyFor: ({ id }) => idempotencyKey(consumer, id),
   };

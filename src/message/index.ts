@@ -25,7 +25,7 @@ export {
 } from "./headers.ts";
 export { decodeJson, encodeJson, type Json, type JsonLimits } from "./json.ts";
 export { laneCount, laneFor, streamFor } from "./lane-hash.ts";
-export type { Headers, Message, MessageKind } from "./message.ts";
+export type { Headers, Message, MessageKind, Published, PublishOptions } from "./message.ts";
 export { currentMessageContext, deriveContext, runInMessageContext } from "./message-context.ts";
 export type { ContextOverrides, DerivedContext, MessageContext } from "./message-context.ts";
 export { createIdSource, isGeneratedId, isValidId, parseIdTime, type IdSource } from "./message-id.ts";

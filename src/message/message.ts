@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
-import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import { type Duration, isSagaboxError, SagaboxError } from "../errors/index.ts";
+import type { Priority } from "./contract.ts";
 import { noHeaders } from "./headers.ts";
 import { decodeJson } from "./json.ts";
 import { formatTraceparent, parseTraceparent } from "./message-context.ts";
@@ -440,4 +441,43 @@ function skipScalar(text: string, start: number): number {
   let end = start;
   while (end < text.length && !",}] \n\r\t".includes(text[end] ?? "")) end++;
   return end === start ? -1 : end;
+}
+
+/** Options of `publish`. What is left out is inherited from the message being handled, or generated. */
+export interface PublishOptions {
+  /** Your own id: a second message with this id is not written. Default: a generated, time-ordered id. */
+  readonly id?: string;
+  /** Replaces the result of the contract's key function. */
+  readonly key?: string;
+  readonly topic?: string;
+  /** Sends the message no earlier than this long from now. */
+  readonly delay?: Duration | number;
+  /** Sends the message no earlier than at this time. */
+  readonly at?: Date;
+  /** 9 is most urgent. Orders messages of different keys; a key keeps its order. */
+  readonly priority?: Priority;
+  /**
+   * Time to live: the message is dead-lettered as `expired` if it is not delivered within this time of
+   * becoming due.
+   */
+  readonly ttl?: Duration | number;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly correlationId?: string;
+  readonly causationId?: string;
+  readonly traceparent?: string;
+  readonly sagaId?: string;
+  readonly aggregateId?: string;
+  readonly target?: string;
+  /**
+   * Set it if you call `bus.flush()` right after your COMMIT: this process then sends the message
+   * immediately.
+   */
+  readonly flush?: boolean;
+}
+
+/** What `publish` resolves with. */
+export interface Published {
+  readonly id: string;
+  /** False if the id was used before, or an overflow policy dropped the message. */
+  readonly written: boolean;
 }

@@ -2,7 +2,6 @@
 // relay then sends it through the transport, in order per key, and settles it; the process that wrote it may
 // send it first. Failed messages are retried, and those that cannot succeed become dead letters.
 export { compose, type Compose, type ComposeContext, type Outgoing, type Pack } from "./outgoing.ts";
-export type { PublishOptions } from "./outgoing.ts";
 export { outboxSettings, type OutboxOptions, type OutboxSettings, type OverflowPolicy } from "./options.ts";
 export {
   canTransition,
@@ -23,7 +22,7 @@ export { Destinations, type DestinationState } from "./destinations.ts";
 export { Flusher } from "./optimistic-sender.ts";
 export { OptimisticSender } from "./optimistic-sender.ts";
 export { PollingRelay } from "./polling-relay.ts";
-export { toPublished, TransactionScope, type Published, type ScopeParts } from "./transaction-scope.ts";
+export { toPublished, TransactionScope, type ScopeParts } from "./transaction-scope.ts";
 export { Admission } from "./upkeep/admission.ts";
 export { measureBacklog, measureDeadLetters, measureQueue, type BacklogSize } from "./upkeep/depths.ts";
 export { DepthWatch } from "./upkeep/depth-watch.ts";

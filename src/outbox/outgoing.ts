@@ -18,43 +18,12 @@ import {
   type Message,
   type PackedPayload,
   type PackedMessage,
-  type Priority,
+  type PublishOptions,
   type Routing,
 } from "../message/index.ts";
-import { flag, milliseconds, rejectUnknownKeys, wholeNumber, type Duration } from "../options/index.ts";
+import { flag, milliseconds, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
 import { type Param, type Queryable, toArrayLiteral } from "../storage/index.ts";
 import { failureType, type Spans } from "../telemetry/index.ts";
-
-export interface PublishOptions {
-  /** Your own id: a second message with this id is not written. Default: a generated, time-ordered id. */
-  readonly id?: string;
-  /** Replaces the result of the contract's key function. */
-  readonly key?: string;
-  readonly topic?: string;
-  /** Sends the message no earlier than this long from now. */
-  readonly delay?: Duration | number;
-  /** Sends the message no earlier than at this time. */
-  readonly at?: Date;
-  /** 9 is most urgent. Orders messages of different keys; a key keeps its order. */
-  readonly priority?: Priority;
-  /**
-   * Time to live: the message is dead-lettered as `expired` if it is not delivered within this time of
-   * becoming due.
-   */
-  readonly ttl?: Duration | number;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly correlationId?: string;
-  readonly causationId?: string;
-  readonly traceparent?: string;
-  readonly sagaId?: string;
-  readonly aggregateId?: string;
-  readonly target?: string;
-  /**
-   * Set it if you call `bus.flush()` right after your COMMIT: this process then sends the message
-   * immediately.
-   */
-  readonly flush?: boolean;
-}
 
 const KNOWN_OPTIONS = [
   "id",

@@ -1,11 +1,11 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { WakeUp } from "../lanes/index.ts";
-import type { AnyContract } from "../message/index.ts";
+import type { AnyContract, Published, PublishOptions } from "../message/index.ts";
 import { systemClock } from "../runtime/index.ts";
 import type { AfterCommitStatement, OwnedTransaction, Rows } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { OptimisticSender } from "./optimistic-sender.ts";
-import type { Compose, Outgoing, PublishOptions } from "./outgoing.ts";
+import type { Compose, Outgoing } from "./outgoing.ts";
 import {
   canLease,
   leasedMessages,
@@ -24,12 +24,6 @@ export interface ScopeParts {
   readonly observer: Observer;
   /** Called after a commit with scheduled messages, so that the schedule mover can wake earlier. */
   readonly onScheduled: () => void;
-}
-
-export interface Published {
-  readonly id: string;
-  /** False if the id was used before, or an overflow policy dropped the message. */
-  readonly written: boolean;
 }
 
 /**

@@ -7,11 +7,12 @@ import {
   type AnyCommand,
   type InputOf,
   type Json,
+  type PublishOptions,
   type ReplyOf,
   type UnpackedPayload,
 } from "../message/index.ts";
 import { milliseconds, type Duration } from "../options/index.ts";
-import type { Compose, Outgoing, PublishOptions, TransactionScope } from "../outbox/index.ts";
+import type { Compose, Outgoing, TransactionScope } from "../outbox/index.ts";
 import { systemClock, withDeadline } from "../runtime/index.ts";
 import type { Database, OwnedTransaction } from "../storage/index.ts";
 import { failureType, type Observer, type Spans } from "../telemetry/index.ts";

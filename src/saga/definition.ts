@@ -1,7 +1,7 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
+import type { BusTransaction } from "../inbox/index.ts";
 import type { AnyCommand, AnyEvent } from "../message/index.ts";
 import type { RetryPolicy } from "../retry/index.ts";
-import type { Sql } from "../storage/index.ts";
 
 // A saga definition as plain data plus the user's functions. The builder is in define-saga.ts; everything that runs,
 // draws or checks a saga reads only these types.
@@ -23,7 +23,8 @@ export interface RunStepContext extends StepContext {
 }
 
 export interface TxStepContext extends StepContext {
-  readonly tx: Sql;
+  readonly tx: BusTransaction;
+  readonly publish: BusTransaction["publish"];
 }
 
 /** What an undo function knows about the step it undoes. */

@@ -33,7 +33,7 @@ export {
   type Snapshot,
   type StepRecord,
 } from "./state.ts";
-export type { Started } from "./start.ts";
+export type { Started } from "../inbox/index.ts";
 export { statusDiagram, statusMoves, type StatusMove } from "./state.ts";
 export { listLocalWork, type LocalWork, nextDueMs, waitingFor } from "./timers.ts";
 export type {

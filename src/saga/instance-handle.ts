@@ -1,7 +1,8 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import type { BusTransaction } from "../inbox/index.ts";
 import { toFailure, MAX_FREE_CONFLICTS, type Failure } from "../retry/index.ts";
 import { systemClock, withDeadline } from "../runtime/index.ts";
-import { toArrayLiteral, type Database, type Sql, type TransactionOptions } from "../storage/index.ts";
+import { toArrayLiteral, type Database, type TransactionOptions } from "../storage/index.ts";
 import { storableErrorText } from "./begin.ts";
 import type { Decision } from "./decision.ts";
 import type { SagaDefinition } from "./definition.ts";
@@ -19,11 +20,13 @@ import { clockIsDue, listLocalWork, nextDueMs, type LocalWork } from "./timers.t
 
 /** Runs work in a transaction of its own: commits when the work resolves, rolls back when it throws. */
 export type OpenTransaction = <T>(
-  work: (tx: SagaTransaction & Sql & Destroyable) => Promise<T>,
+  work: (tx: SagaTransaction & StepTransaction) => Promise<T>,
   limits?: Pick<TransactionOptions, "idleTimeoutMs">,
 ) => Promise<T>;
 
-interface Destroyable {
+interface StepTransaction {
+  /** The transaction for the function of a `tx` step. It gives no access to COMMIT or to the connection. */
+  forUser(): BusTransaction;
   /** Closes the connection. Later statements on it fail, and the transaction is rolled back. */
   destroy(): void;
 }
@@ -163,7 +166,7 @@ export class InstanceHandle {
           );
           if (still === undefined) return current;
           const outcome = await traceStep(engine.parts.spans, work, current, () =>
-            withDeadline(runTxStep(still, current, tx), timeoutMs, () => {
+            withDeadline(runTxStep(still, current, tx.forUser()), timeoutMs, () => {
               tx.destroy(); // the step may never end, and its transaction locks the instance's row
               throw new SagaboxError("HANDLER_TIMEOUT", timeoutOutcome(work).error);
             }),

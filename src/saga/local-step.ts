@@ -1,8 +1,8 @@
+import type { BusTransaction } from "../inbox/index.ts";
 import { isSagaboxError, readVerdict } from "../errors/index.ts";
 import { encodeJson, runInMessageContext, type Json, type MessageContext } from "../message/index.ts";
 import { classifyFailure } from "../retry/index.ts";
 import { withDeadline } from "../runtime/index.ts";
-import type { Sql } from "../storage/index.ts";
 import { storableErrorText } from "./begin.ts";
 import type { StepContext } from "./definition.ts";
 import { collectResults, toUndoContext } from "./draft.ts";
@@ -137,9 +137,20 @@ function waitForOutcome(
 }
 
 /** Runs a `tx` step or its undo inside the open transaction. Rethrows its errors, so that the transaction rolls back. */
-export async function runTxStep(work: LocalWork, instance: LoadedInstance, tx: Sql): Promise<WorkOutcome> {
-  const { step, undo, record } = work;
-  const seen = { ...toStepContext(instance), tx: { query: tx.query.bind(tx) } };
+export async function runTxStep(
+  work: LocalWork,
+  instance: LoadedInstance,
+  tx: BusTransaction,
+): Promise<WorkOutcome> {
+  return runInMessageContext(toMessageContext(instance), () => callTxStep(work, instance, tx));
+}
+
+async function callTxStep(
+  { step, undo, record }: LocalWork,
+  instance: LoadedInstance,
+  tx: BusTransaction,
+): Promise<WorkOutcome> {
+  const seen = { ...toStepContext(instance), tx, publish: tx.publish };
   if (undo) {
     if (step.undo?.kind === "tx") await step.undo.work({ ...seen, ...toUndoContext(record) });
     return { kind: "done" };

@@ -22,7 +22,11 @@ async function setup(options: SagaBusOptions = {}) {
     try {
       const result = await work({
         run: (statement, params) => tx.run(statement, params),
-        query: (text, params) => tx.query(text, params),
+        forUser: () => ({
+          query: (text, params) => tx.query(text, params),
+          publish: nothing,
+          start: nothing,
+        }),
         destroy: () => tx.destroy(),
         send: nothing,
         onCommit: () => undefined,

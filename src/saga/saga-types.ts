@@ -1,7 +1,7 @@
 import type { Duration } from "../errors/index.ts";
+import type { BusTransaction } from "../inbox/index.ts";
 import type { AnyCommand, AnyEvent, DataOf, InputOf, Json, KeyedOf, ReplyOf } from "../message/index.ts";
 import type { RetryOptions } from "../retry/index.ts";
-import type { Sql } from "../storage/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 
 // The types of the saga builder. Each step sees the results of earlier steps. A step before the pivot must declare its
@@ -29,7 +29,10 @@ export interface RunCtx<I, R> extends Ctx<I, R> {
 
 /** Argument of a function that runs inside the saga's transaction. */
 export interface TxCtx<I, R> extends Ctx<I, R> {
-  readonly tx: Sql;
+  /** Runs SQL, publishes and starts sagas in the transaction that also saves the step. */
+  readonly tx: BusTransaction;
+  /** Short for `tx.publish`. */
+  readonly publish: BusTransaction["publish"];
 }
 
 /** The outcome of a step may be unknown when it is undone, so `result` is only typed for `done`. */

@@ -1,8 +1,8 @@
 import { retryAfter, SagaboxError } from "../errors/index.ts";
-import type { HandlerContext, HandlerRegistry, Received } from "../inbox/index.ts";
+import type { BusTransaction, HandlerContext, HandlerRegistry, Received, Started } from "../inbox/index.ts";
 import { type AnyEvent, type Json, type ReplyBody, replyContract, replyTopicFor } from "../message/index.ts";
 import type { Service } from "../runtime/index.ts";
-import { type Database, quoteSchema, type Sql } from "../storage/index.ts";
+import { type Database, quoteSchema } from "../storage/index.ts";
 import { definitionStatements, sagaStatements } from "./statements.ts";
 import type { SagaDefinition } from "./definition.ts";
 import { toStorableText } from "./draft.ts";
@@ -15,7 +15,7 @@ import { type AwaitedEvent, SagaRegistry } from "./registry.ts";
 import { SagaRunner } from "./runner.ts";
 import { sagaReplies } from "./saga-command.ts";
 import type { InstanceRow, LoadedInstance } from "./saga-store.ts";
-import { type Started, startIn } from "./start.ts";
+import { startIn } from "./start.ts";
 import { registerDefinitions } from "./stored-definitions.ts";
 import { readSubject } from "./subject-cipher.ts";
 import { conflict } from "./transition-writer.ts";
@@ -31,7 +31,7 @@ export interface SagasParts extends Pick<
   readonly stopDeadlineMs: number;
   readonly settings: SagaSettings;
   readonly begin: OpenTransaction;
-  readonly transactionOf: (tx: Sql) => SagaTransaction;
+  readonly transactionOf: (tx: BusTransaction) => SagaTransaction;
 }
 
 /** Any saga, without its type parameters. */
@@ -160,7 +160,7 @@ function tooLate(name: string): SagaboxError {
 interface ListenParts {
   readonly engine: SagaEngine;
   /** Wraps a handler's transaction, so that it can send composed messages. */
-  readonly transactionOf: (tx: Sql) => SagaTransaction;
+  readonly transactionOf: (tx: BusTransaction) => SagaTransaction;
   /** Signals that this instance may be due. */
   readonly hint: (sagaId: string) => void;
 }

@@ -1,5 +1,6 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
+import type { Started } from "../inbox/index.ts";
 import {
   deriveContext,
   currentMessageContext,
@@ -17,12 +18,6 @@ import type { SagaEngine, SagaTransaction } from "./engine.ts";
 import type { Claim, LoadedInstance } from "./saga-store.ts";
 import { keysMissing, readSubject, type SubjectCipher } from "./subject-cipher.ts";
 import { newState } from "./state.ts";
-
-export interface Started {
-  readonly sagaId: string;
-  /** False if an instance with this key exists already. That instance is not changed. */
-  readonly started: boolean;
-}
 
 /** The runner of this worker, which may take over a new instance at once. */
 export interface LocalRunner {

@@ -1,4 +1,5 @@
-import { type Bus, type BusTransaction, findSagaVault } from "../app/index.ts";
+import { type Bus, findSagaVault } from "../app/index.ts";
+import type { BusTransaction } from "../inbox/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import type { Json } from "../message/index.ts";
 import { type Duration, milliseconds, readEnvironment, rejectUnknownKeys } from "../options/index.ts";

@@ -24,7 +24,7 @@ test.each([
   ["bus.run", "src/app/worker.ts", "RunOptions"],
   ["Contracts: event, command, stream", "src/message/contract.ts", "ContractOptions"],
   ["Contracts: event, command, stream", "src/message/contract.ts", "CommandOptions"],
-  ["publish", "src/outbox/outgoing.ts", "PublishOptions"],
+  ["publish", "src/message/message.ts", "PublishOptions"],
   ["request", "src/requests/requests.ts", "RequestOptions"],
   ["republish", "src/outbox/upkeep/republish.ts", "RepublishOptions"],
 ])("G11: the table of %s has every option of %s, %s", (heading, file, name) => {

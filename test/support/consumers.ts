@@ -7,6 +7,7 @@ import {
   CrashLedger,
   HandlerRegistry,
   inboxEngine,
+  type BusTransaction,
   type OpenScope,
 } from "../../src/inbox/index.ts";
 import {
@@ -143,14 +144,15 @@ export function aCommand(
 /** Consumers whose committed replies are kept for looking at. */
 export async function participants(wishes: Parameters<typeof consumers>[0] = {}) {
   const replies: Reply[] = [];
-  const openScope: OpenScope = () => {
+  const openScope: OpenScope = (tx) => {
     const said: Reply[] = [];
+    const publish: BusTransaction["publish"] = (_contract, data, options) => {
+      const context = currentMessageContext();
+      said.push({ ...(data as Reply), key: options?.key, sagaId: context?.sagaId });
+      return Promise.resolve({ id: `reply-${said.length}`, written: true });
+    };
     return {
-      publish: (_contract, data, options) => {
-        const context = currentMessageContext();
-        said.push({ ...(data as Reply), key: options?.key, sagaId: context?.sagaId });
-        return Promise.resolve({ id: `reply-${said.length}` });
-      },
+      tx: { query: tx.query.bind(tx), publish, start: () => Promise.reject(new Error("no sagas here")) },
       waitForPending: () => Promise.resolve(),
       lastStatements: () => [],
       open: () => Readable.from([]),

@@ -16,6 +16,7 @@ export const pages = [
   "docs/guides/choreography.md",
   "docs/guides/compensation.md",
   "docs/guides/saga-timeouts.md",
+  "docs/guides/sagas-and-messages.md",
   "docs/guides/testing-sagas.md",
   "docs/guides/dead-letters.md",
   "docs/guides/large-payloads.md",

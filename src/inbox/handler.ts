@@ -31,13 +31,17 @@ export interface Started {
 
 /**
  * The transaction that `bus.transaction()`, handlers and `tx` steps of sagas get. Queries, messages and started sagas
- * commit or roll back together. All methods work without `this`.
+ * commit or roll back together. The functions work without `this`.
  */
 export interface BusTransaction extends Sql {
   /** Publishes a message with this transaction. Throws if the data violate the contract. */
-  publish<C extends AnyContract>(contract: C, data: InputOf<C>, options?: PublishOptions): Promise<Published>;
+  readonly publish: <C extends AnyContract>(
+    contract: C,
+    data: InputOf<C>,
+    options?: PublishOptions,
+  ) => Promise<Published>;
   /** Starts a saga with this transaction. If an instance with the same key exists, the call returns that one. */
-  start<I>(saga: Startable<I>, input: NoInfer<I>): Promise<Started>;
+  readonly start: <I>(saga: Startable<I>, input: NoInfer<I>) => Promise<Started>;
 }
 
 /** Publishes in the handler's transaction. The id of the handled message becomes the causation id. */

@@ -1,0 +1,36 @@
+import { event, saga, type Bus } from "sagabox";
+import { z } from "zod";
+import { ReleaseStock, ReserveStock } from "./saga-fixture.ts";
+
+// #region contracts
+export const OrderPlaced = event("guide.together.placed", {
+  schema: z.object({ orderId: z.string(), sku: z.string(), paid: z.boolean() }),
+  key: (order) => order.orderId,
+});
+
+export const fulfilOrder = saga("fulfil-order", {
+  version: 1,
+  input: z.object({ orderId: z.string(), sku: z.string() }),
+  key: (order) => order.orderId,
+})
+  .send("reserve", ReserveStock, ({ input: { orderId, sku } }) => ({ orderId, sku }))
+  .undo(ReleaseStock, ({ input: { orderId } }) => ({ orderId }));
+// #endregion contracts
+
+export function startInHandler(bus: Bus): void {
+  // #region handler
+  bus.register(fulfilOrder);
+  bus.on(OrderPlaced, { consumer: "orders" }, async ({ data: { orderId, sku } }, { tx }) => {
+    await tx.query("insert into guide_order (id) values ($1)", [orderId]);
+    await tx.start(fulfilOrder, { orderId, sku });
+  });
+  // #endregion handler
+}
+
+export function startOnEvent(bus: Bus): void {
+  // #region start-on
+  bus.startOn(OrderPlaced, fulfilOrder, ({ data: { orderId, sku, paid } }) =>
+    paid ? { orderId, sku } : undefined,
+  );
+  // #endregion start-on
+}

@@ -1,6 +1,7 @@
 import {
   allBrokerVariables,
   environmentVariables,
+  isGeneralName,
   type EnvironmentVariable,
 } from "../../src/options/index.ts";
 import { boundsText, cell } from "./option-text.ts";
@@ -30,8 +31,13 @@ A secret can also be passed as the path of a file, in the variable with the suff
 \`SAGABOX_KAFKA_PASSWORD_FILE\`. One line end at the end of such a file is ignored. A file that is empty or cannot be read
 is an error, and so is a secret that is set both ways.
 
-All values are checked at the start. One error reports every problem, never with the value. An invalid value under a
-general name such as \`LOG_LEVEL\` or \`ENCRYPTION_KEY\` is ignored, because it may belong to the application.
+All values are checked at the start. One error reports every problem, never with the value. A \`SAGABOX_*\` variable that
+does not exist is reported as a warning, with the name that was probably meant.
+
+General names such as \`BATCH_SIZE\` or \`LOG_LEVEL\` are read by the command \`sagabox\` only, for example by
+\`sagabox worker\` and the application that it loads. A bus in a process of your own reads the \`SAGABOX_*\` names and
+the addresses of servers, such as \`DATABASE_URL\`. An invalid value under a general name is ignored, because it may belong
+to the application.
 
 OpenTelemetry has variables of its own, such as \`OTEL_EXPORTER_OTLP_ENDPOINT\`, which its SDK reads.
 
@@ -50,7 +56,9 @@ export function exampleEnvironment(): string {
   const blocks = variables.map((variable) => {
     const { names, meaning, secret, example, advice } = variable;
     const value = defaultText(variable);
-    const others = names.slice(1).map((name) => `Also read: ${name}.`);
+    const others = names
+      .slice(1)
+      .map((name) => `Also read${isGeneralName(name) ? " by the command sagabox" : ""}: ${name}.`);
     const about = [meaning, ...others, advice ?? "", `Default: ${value}.`].filter((text) => text !== "");
     const isWord = /^[\w.:-]+$/.test(value) && value !== "none";
     const shown = example ?? (isWord && !secret ? value : "");

@@ -1,4 +1,5 @@
-import { expect, test } from "vitest";
+import { once } from "node:events";
+import { expect, test, vi } from "vitest";
 import { z } from "zod";
 import { event } from "../message/index.ts";
 import type { Bus } from "./bus.ts";
@@ -42,6 +43,14 @@ test.each<[what: string, call: (bus: Untyped) => Promise<unknown>, hint: string]
 ])("G11: a misspelt option of %s is refused with the one that was meant", async (_, call, hint) => {
   const meant = new RegExp(`Did you mean "${hint}"`);
   await expect(call(untyped())).rejects.toThrowError(refusal("OPTIONS_UNKNOWN_KEY", meant) as Error);
+});
+
+test("G11: a SAGABOX_ variable that does not exist is reported with the one that was meant", async () => {
+  vi.stubEnv("SAGABOX_PRT", "8000");
+  const warning = once(process, "warning");
+  creating({})();
+  const text = "SAGABOX_PRT is set, but sagabox does not read it. Did you mean SAGABOX_PORT?";
+  expect(await warning).toMatchObject([{ name: "SagaboxWarning", message: text }]);
 });
 
 test("G11: an unknown log level is refused with the list of known levels", () => {

@@ -32,6 +32,12 @@ test("G11: a missing database is one problem among others", () => {
   expect(() => readBusSettings({ service: "shop", lease: 1 }, {})).toThrowError(/No database[^]*lease/);
 });
 
+test("G11: a database URL of another product is refused at once, without its password", () => {
+  const read = () => readBusSettings({ service: "shop", database: "mysql://root:hunter2@db" }, {});
+  expect(read).toThrowError(/database.*postgres:\/\/user@host:5432\/database/);
+  expect(read).not.toThrowError(/hunter2/);
+});
+
 test("G11: so are all problems of a transport", () => {
   expect(() => kafka({ brokers: ["nowhere"], maxInFlight: 9, linger: "soon" as never })).toThrowError(
     /kafka\.brokers[^]*kafka\.linger[^]*kafka\.maxInFlight/,

@@ -44,7 +44,7 @@ export const busOptions = {
   /** The name of this service, used as the source of the messages it publishes. */
   service: option.string({ required: true, pattern: /^[^\p{Cc}]+$/u }),
   /** A pg.Pool or a postgres:// URL. Default: DATABASE_URL. */
-  database: option.value<PgPool | string>({ accepts: "PgPool | string" }),
+  database: option.value<PgPool | string>({ accepts: "PgPool | string", check: checkDatabase }),
   /** The transport that moves messages. Default: `postgres()`. */
   transport: option.value<Transport>({
     accepts: "Transport",
@@ -52,7 +52,7 @@ export const busOptions = {
   }),
   /** The schema of sagabox's own tables. Default "sagabox". */
   schema: option.value<string>({ accepts: "string", default: "sagabox", check: checkSchema }),
-  /** The unique name of this worker within the service. Default: WORKER_ID, else the service name and a random suffix. */
+  /** The unique name of this worker within the service. Default: SAGABOX_WORKER_ID, else the service name and a random suffix. */
   worker: option.value<string>({ accepts: "string", check: checkWorkerName }),
   /** Chooses the topic of a message whose contract names none. */
   routing: option.callback<Routing>(),
@@ -96,7 +96,7 @@ export const busOptions = {
   deadLetterRetention: option.duration({ default: "14d", min: DAY_MS, max: 3_650 * DAY_MS }),
   /** How long dedupe rows are kept at least; always as long as a message can be replayed. Default "30d". */
   inboxRetention: option.duration({ default: "30d", min: 7 * DAY_MS, max: 3_650 * DAY_MS }),
-  /** The log level or log options; false turns logging off. Default: LOG_LEVEL, else "info". */
+  /** The log level or log options; false turns logging off. Default: SAGABOX_LOG_LEVEL, else "info". */
   log: option.value<LogLevel | LogOptions | false>({ accepts: "LogLevel | LogOptions | false" }),
   /** Called for every new dead letter, outside the message flow. If it fails, `notice.failed` is emitted. */
   onDeadLetter: option.value<OnDeadLetter>({ accepts: "a function" }),
@@ -192,6 +192,12 @@ function checkClaimCheck({ claimCheck, transport }: BusOptions, checked: Checked
   const smallest = { deadLetterRetentionMs: 0, inboxRetentionMs: 7 * DAY_MS, outbox: { retentionMs: 0 } };
   const { deadLetterRetentionMs, inboxRetentionMs, outbox } = checked ?? smallest;
   readClaimCheck({ claimCheck, deadLetterRetentionMs, inboxRetentionMs }, outbox, transport);
+}
+
+// A pool is checked where the database is attached to it.
+function checkDatabase(name: string, database: unknown): PgPool | string {
+  if (typeof database === "string") environmentVariables.databaseUrl.option.check(name, database);
+  return database as PgPool | string;
 }
 
 // For callers without the compiler: a missing method would otherwise fail later, with a confusing error.

@@ -1,5 +1,11 @@
 import { HandlerRegistry } from "../inbox/index.ts";
 import { Notices } from "../notify/index.ts";
+import {
+  describeUnknownVariables,
+  environmentOfBus,
+  isCommandLine,
+  type Environment,
+} from "../options/index.ts";
 import type { SagaVault } from "../saga/index.ts";
 import { fanOut, logger, type Observer, prometheus, sagaLog } from "../telemetry/index.ts";
 import { postgres } from "../transports/postgres/index.ts";
@@ -14,7 +20,8 @@ import { Worker } from "./worker.ts";
  * one error that lists every invalid option and variable.
  */
 export function createBus(options: BusOptions): Bus {
-  const settings = readBusSettings(options, process.env);
+  const settings = readBusSettings(options, environmentOfBus(process.env));
+  warnUnknownVariables(process.env);
   const metrics = prometheus();
   const { tracing, observer: telemetryObserver } = options.telemetry ?? {};
   const exporters = telemetryObserver === undefined ? [] : [telemetryObserver];
@@ -32,6 +39,18 @@ export function createBus(options: BusOptions): Bus {
     rememberSagaVault(bus, parts.sagas.engine.parts.vault),
     settings.shutdownTimeoutMs,
   );
+}
+
+const warned = new Set<string>();
+
+// The command line prints these warnings itself, before it loads the application.
+function warnUnknownVariables(env: Environment): void {
+  if (isCommandLine()) return;
+  for (const problem of describeUnknownVariables(env)) {
+    if (warned.has(problem)) continue; // a process may create many buses
+    warned.add(problem);
+    process.emitWarning(problem, "SagaboxWarning");
+  }
 }
 
 function logs({ log }: BusSettings): Observer[] {

@@ -11,7 +11,7 @@ import type { LogLevel } from "../telemetry/index.ts";
 const { logLevel: levelVariable, logFormat: formatVariable } = environmentVariables;
 
 export const logOptions = {
-  /** The least severe level that is written. Default: LOG_LEVEL, else "info". */
+  /** The least severe level that is written. Default: SAGABOX_LOG_LEVEL, else "info". */
   level: levelVariable.option,
   /** "auto" is pretty on a terminal and JSON everywhere else. Default: SAGABOX_LOG_FORMAT, else "auto". */
   format: formatVariable.option,

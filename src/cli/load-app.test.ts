@@ -1,8 +1,11 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
 import { runCli } from "../../test/support/run-cli.ts";
+import { environmentOfBus } from "../options/index.ts";
+import { loadApp } from "./load-app.ts";
 
 function folderWith(files: Readonly<Record<string, string>>): string {
   const folder = mkdtempSync(join(tmpdir(), "sagabox-app-"));
@@ -25,4 +28,16 @@ test("an import of what is not exported is told with its file and line", async (
   const file = join(folderWith({ "app.mjs": 'import { nothing } from "node:fs";\n' }), "app.mjs");
   const { stderr } = await runCli(["worker", "--app", file]);
   expect(stderr).toContain(`does not provide an export named 'nothing' at ${file}:1`);
+});
+
+test("G11: a bus reads general names such as BATCH_SIZE only where the command loads the application", async () => {
+  const options = pathToFileURL(join(import.meta.dirname, "../options/index.ts")).href;
+  const app = `
+    import { environmentOfBus } from "${options}";
+    const read = environmentOfBus({ BATCH_SIZE: "5", SAGABOX_CONCURRENCY: "3" });
+    export default () => ({ read, async run() {}, async stop() {} });
+  `;
+  const env = { BATCH_SIZE: "5", SAGABOX_CONCURRENCY: "3" };
+  expect(await loadApp("app.mjs", folderWith({ "app.mjs": app }))).toMatchObject({ read: env });
+  expect(environmentOfBus(env)).toEqual({ SAGABOX_CONCURRENCY: "3" });
 });

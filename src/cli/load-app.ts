@@ -4,6 +4,7 @@ import { resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import type { RunOptions } from "../app/index.ts";
 import { errorText, SagaboxError } from "../errors/index.ts";
+import { loadForCommandLine } from "../options/index.ts";
 
 const CHECK_MS = 5_000;
 
@@ -20,6 +21,10 @@ export async function loadApp(path: string, folder: string): Promise<RunnableBus
   if (!existsSync(file) || !statSync(file).isFile()) {
     throw invalid(path, `The file does not exist in ${folder}.`);
   }
+  return loadForCommandLine(() => importBus(path, file));
+}
+
+async function importBus(path: string, file: string): Promise<RunnableBus> {
   const exported = await importModule(path, file);
   for (const candidate of [exported["default"], exported["bus"]]) {
     const bus = await toBus(path, candidate);

@@ -1,5 +1,5 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
-import { readEnvironment, unknownVariables, type EnvironmentOptions } from "../options/index.ts";
+import { describeUnknownVariables, readEnvironment, type EnvironmentOptions } from "../options/index.ts";
 import {
   assertMigrated,
   explainPostgresError,
@@ -21,11 +21,7 @@ const warnedIos = new WeakSet<Io>();
 export function warnUnknownVariables(io: Io): void {
   if (warnedIos.has(io)) return;
   warnedIos.add(io);
-  for (const { name, suggestion } of unknownVariables(io.env)) {
-    io.err(
-      `${name} is set, but sagabox does not read it.${suggestion === undefined ? "" : ` Did you mean ${suggestion}?`}`,
-    );
-  }
+  for (const problem of describeUnknownVariables(io.env)) io.err(problem);
 }
 
 export function readSchemaName(input: CommandInput, { schema }: EnvironmentOptions): string {

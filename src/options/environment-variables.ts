@@ -158,6 +158,8 @@ export function readVariable<T>({ option, parse }: EnvironmentVariable<T>, name:
   return option.check(name, parse === undefined ? value : parse(value, name));
 }
 
+const PREFIX = "SAGABOX_";
+
 /** Lists SAGABOX_* variables that do not exist, each with the name that was probably meant. */
 export function unknownVariables(
   env: Readonly<Record<string, string | undefined>>,
@@ -165,9 +167,22 @@ export function unknownVariables(
   const known = allVariables().flatMap((variable) =>
     variable.secret ? variable.names.flatMap((name) => [name, `${name}_FILE`]) : [...variable.names],
   );
+  // The common prefix is left out of the comparison: it would make very different names look alike.
+  const endings = known.filter((name) => name.startsWith(PREFIX)).map((name) => name.slice(PREFIX.length));
   return Object.keys(env)
-    .filter((name) => name.startsWith("SAGABOX_") && !known.includes(name))
-    .map((name) => ({ name, suggestion: findNearest(name, known) }));
+    .filter((name) => name.startsWith(PREFIX) && !known.includes(name))
+    .map((name) => {
+      const nearest = findNearest(name.slice(PREFIX.length), endings);
+      return { name, suggestion: nearest === undefined ? undefined : `${PREFIX}${nearest}` };
+    });
+}
+
+/** Describes each SAGABOX_* variable that does not exist, in one sentence or two. */
+export function describeUnknownVariables(env: Readonly<Record<string, string | undefined>>): string[] {
+  return unknownVariables(env).map(({ name, suggestion }) => {
+    const hint = suggestion === undefined ? "" : ` Did you mean ${suggestion}?`;
+    return `${name} is set, but sagabox does not read it.${hint}`;
+  });
 }
 
 /** Lists the `_FILE` variables that are set, each with its path. */

@@ -1,5 +1,11 @@
 import { expect, test } from "vitest";
-import { checkEnvironment, environmentVariables, readEnvironment, unknownVariables } from "./index.ts";
+import {
+  checkEnvironment,
+  environmentOfBus,
+  environmentVariables,
+  readEnvironment,
+  unknownVariables,
+} from "./index.ts";
 
 test("G11: an empty environment sets no options", () => {
   expect(readEnvironment({})).toEqual({});
@@ -94,6 +100,20 @@ test("G11: an unknown variable is reported with the name that was probably meant
   expect(unknownVariables({ SAGABOX_BATCHSIZE: "1", SAGABOX_PORT: "1", HOME: "/" })).toEqual([
     { name: "SAGABOX_BATCHSIZE", suggestion: "SAGABOX_BATCH_SIZE" },
   ]);
+});
+
+test("G11: only a name that is close to a variable is suggested", () => {
+  expect(unknownVariables({ SAGABOX_PRT: "1", SAGABOX_COLOUR_OF_SKY: "blue" })).toEqual([
+    { name: "SAGABOX_PRT", suggestion: "SAGABOX_PORT" },
+    { name: "SAGABOX_COLOUR_OF_SKY", suggestion: undefined },
+  ]);
+});
+
+test("G11: a bus outside the sagabox command reads no general name, and the addresses of servers", () => {
+  const general = { BATCH_SIZE: "5", WORKER_ID: "pod", LOG_LEVEL: "debug", POLL_INTERVAL_SECONDS: "5" };
+  const keys = { ENCRYPTION_KEY: "of the application", ENCRYPTION_KEY_FILE: "key" };
+  const ours = { DATABASE_URL: "postgres://db", KAFKA_BOOTSTRAP_SERVERS: "a:9092", SAGABOX_BATCH_SIZE: "7" };
+  expect(environmentOfBus({ ...general, ...keys, ...ours })).toEqual(ours);
 });
 
 test("each variable has a SAGABOX_ name and a meaning", () => {

@@ -26,6 +26,48 @@ export function readEnvironment(
   return options;
 }
 
+const commandLine = Symbol.for("sagabox.command-line");
+
+/**
+ * Runs `load`, which loads an application for the `sagabox` command. Meanwhile a bus reads general names too. The mark is
+ * a global, because a bundled application contains its own copy of this module.
+ */
+export async function loadForCommandLine<T>(load: () => Promise<T>): Promise<T> {
+  Reflect.set(globalThis, commandLine, true);
+  try {
+    return await load();
+  } finally {
+    Reflect.deleteProperty(globalThis, commandLine);
+  }
+}
+
+/** Returns true while the `sagabox` command loads an application. */
+export function isCommandLine(): boolean {
+  return Reflect.has(globalThis, commandLine);
+}
+
+/**
+ * Returns the variables that a bus may read. An application may use a general name such as BATCH_SIZE for something
+ * else, so those names are left out unless the `sagabox` command is loading it.
+ */
+export function environmentOfBus(env: Environment): Environment {
+  if (isCommandLine()) return env;
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !isGeneralName(name)));
+}
+
+/** Returns true for names such as BATCH_SIZE that only the `sagabox` command reads. */
+export function isGeneralName(name: string): boolean {
+  return generalNames.has(name);
+}
+
+// DATABASE_URL is not one of them: it always means the database of the application.
+const generalNames: ReadonlySet<string> = new Set(
+  Object.values<EnvironmentVariable>(environmentVariables)
+    .filter((variable) => variable !== environmentVariables.databaseUrl)
+    .flatMap(({ names }) => names.filter((name) => !name.startsWith("SAGABOX_")))
+    .flatMap((name) => [name, `${name}_FILE`]),
+);
+
 export const readSecretFromFile: ReadSecret = (path) => readFileSync(path, "utf8");
 
 export function gatherEnvironment(

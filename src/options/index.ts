@@ -27,8 +27,17 @@ export { checkEnvironment, readBrokerEnvironment, type BrokerEnvironment } from 
 export { allBrokerVariables, messageFormats, saslMechanisms } from "./broker-variables.ts";
 export { isLoopback } from "./loopback.ts";
 export { workerParts, type WorkerPart } from "./worker-parts.ts";
-export { readEnvironment, type Environment, type EnvironmentOptions } from "./environment.ts";
 export {
+  environmentOfBus,
+  isCommandLine,
+  isGeneralName,
+  loadForCommandLine,
+  readEnvironment,
+  type Environment,
+  type EnvironmentOptions,
+} from "./environment.ts";
+export {
+  describeUnknownVariables,
   environmentVariables,
   secretFiles,
   unknownVariables,

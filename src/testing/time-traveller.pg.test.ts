@@ -39,7 +39,7 @@ test("a timeout of 30 seconds passes at once, although the worker polls more rar
   await time.advance("29s");
   await sagaWaitsFor(bus, sagaId, "reserve");
   await time.advance("1s");
-  await sagaWaitsFor(bus, sagaId, "undo of reserve"); // nobody answers in this test, so it may have been done
+  await sagaWaitsFor(bus, sagaId, "undo of reserve"); // no service answers in this test, so the step may have been done
   // #endregion timeout
   expect(performance.now() - beganAt).toBeLessThan(8_000);
   const { lastError, createdAt, steps } = await bus.sagas.show(sagaId);

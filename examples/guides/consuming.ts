@@ -42,7 +42,7 @@ export function billByVerdict(bus: Bus, status: (orderId: string) => string): vo
       case "closed":
         throw permanent("the account is closed"); // dead letter at once
       case "limited":
-        throw retryAfter("100ms", "the bank asks us to wait"); // not now; no attempt is charged
+        throw retryAfter("100ms", "the bank asks us to wait"); // not now; this does not count as an attempt
       case "test":
         throw ignore("a test order"); // done, without effect
       case "stolen":

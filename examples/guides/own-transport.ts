@@ -72,7 +72,7 @@ class TopicQueue {
       orderKey: null,
       signal: lost.signal,
       ack: () => settle(),
-      retry: ({ charged }) => settle({ ...item, attempt: item.attempt + (charged ? 1 : 0) }),
+      retry: ({ countsAsAttempt }) => settle({ ...item, attempt: item.attempt + (countsAsAttempt ? 1 : 0) }),
       release: () => settle(item),
     });
     // #endregion settle

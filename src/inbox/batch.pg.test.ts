@@ -180,7 +180,7 @@ test("a batch that loses its connection counts no attempts and is handled later"
   await harness.publish(...["a", "b", "c"].map((id) => aMessage({ id, key: "k" })));
   await harness.observer.until("consumer.processed", 3);
   expect((await harness.effects()).map((effect) => effect.id)).toEqual(["a", "b", "c"]);
-  expect(harness.observer.of("consumer.retried").map((retry) => retry.charged)).toEqual([false]);
+  expect(harness.observer.of("consumer.retried").map((retry) => retry.countsAsAttempt)).toEqual([false]);
 });
 
 test("a statement handler dedupes and writes in one statement", async () => {

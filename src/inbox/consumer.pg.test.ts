@@ -63,8 +63,8 @@ test("D3, E2: a failing handler leaves nothing behind, is retried, and succeeds 
   expect(attempts).toEqual([1, 2, 3]);
   expect(await harness.effects()).toHaveLength(1);
   expect(harness.observer.of("consumer.retried")).toMatchObject([
-    { attempt: 1, charged: true, error: "card reader is away" },
-    { attempt: 2, charged: true },
+    { attempt: 1, countsAsAttempt: true, error: "card reader is away" },
+    { attempt: 2, countsAsAttempt: true },
   ]);
 });
 
@@ -119,7 +119,7 @@ test("E1: verdicts of the handler are honoured", async () => {
   await harness.stop();
   expect((await harness.effects()).map((effect) => effect.id)).toEqual(["later"]);
   expect(harness.observer.of("consumer.retried")).toMatchObject([
-    { charged: false, delayMs: 5, error: "bank sleeps" },
+    { countsAsAttempt: false, delayMs: 5, error: "bank sleeps" },
   ]);
   expect(await harness.deadLetters()).toMatchObject([
     { messageId: "never", reason: "rejected", attempts: 1 },

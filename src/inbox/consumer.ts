@@ -273,7 +273,7 @@ class ConsumerRun {
       const error = errorText(thrown).slice(0, 500);
       const { observer } = this.#parts.engine;
       observer.emit("storage.failed", { doing: "read a delivery", error, retryInMs: UNREADABLE_RETRY_MS });
-      delivery.retry({ delayMs: UNREADABLE_RETRY_MS, charged: false, error }).catch(() => undefined);
+      delivery.retry({ delayMs: UNREADABLE_RETRY_MS, countsAsAttempt: false, error }).catch(() => undefined);
       return undefined;
     }
   }

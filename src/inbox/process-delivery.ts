@@ -185,7 +185,7 @@ export class DeliveryProcessor {
     const failure = toFailure(error, classify);
     const history = {
       attempt: delivery.attempt,
-      unchargedBefore: this.#uncountedFailures.count(id, failure.kind),
+      uncountedBefore: this.#uncountedFailures.count(id, failure.kind),
     };
     const decision = decideRetry(retry, history, failure, random);
     if (decision.kind === "retry") {
@@ -324,7 +324,7 @@ export class DeliveryProcessor {
   // Another worker of this consumer subscribed to the topic, most likely a newer version. That worker handles it.
   #retryElsewhere(held: InFlightDelivery): Promise<SettleResult> {
     const error = handledElsewhere(this.#definition.name, held.delivery.message.topic);
-    return this.#settlement.retry(held, { delayMs: HANDLED_ELSEWHERE_MS, charged: false, error });
+    return this.#settlement.retry(held, { delayMs: HANDLED_ELSEWHERE_MS, countsAsAttempt: false, error });
   }
 
   #deadLetterPoison(held: InFlightDelivery): Promise<SettleResult> {

@@ -86,15 +86,15 @@ export class Settlement {
    */
   async retry(
     held: InFlightDelivery,
-    retry: { delayMs: number; charged: boolean; error: Error },
+    retry: { delayMs: number; countsAsAttempt: boolean; error: Error },
     behind: readonly InFlightDelivery[] = [],
   ): Promise<SettleResult> {
     const { delivery } = held;
-    const { delayMs, charged } = retry;
+    const { delayMs, countsAsAttempt } = retry;
     const error = retry.error.message.slice(0, 1_000);
     let refusal: Error | undefined;
     const settled = await this.#retryUntilDone("retry", delivery.signal, () =>
-      delivery.retry({ delayMs, charged, error }).catch((thrown: unknown) => {
+      delivery.retry({ delayMs, countsAsAttempt, error }).catch((thrown: unknown) => {
         if (classifyFailure(thrown) !== "permanent") throw thrown;
         refusal = retryRefusedError(thrown, retry.error);
       }),
@@ -104,9 +104,9 @@ export class Settlement {
     // Later deliveries of the key are returned before this one can be redelivered, so that they come back after it.
     const successors = [...behind, ...this.#takeSuccessors(held)];
     const released = Promise.all(successors.map((later) => this.release(later)));
-    const fields = { ...this.#names(held), attempt: delivery.attempt, delayMs, charged, error };
+    const fields = { ...this.#names(held), attempt: delivery.attempt, delayMs, countsAsAttempt, error };
     this.#engine.observer.emit("consumer.retried", fields, telemetryContext(delivery.message));
-    this.#note("retry", { "sagabox.delay_ms": delayMs, "sagabox.charged": charged });
+    this.#note("retry", { "sagabox.delay_ms": delayMs, "sagabox.counts_as_attempt": countsAsAttempt });
     await released;
     return "again";
   }

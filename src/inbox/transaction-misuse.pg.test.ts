@@ -199,7 +199,9 @@ test.each(
   const [buried] = await harness.observer.until("dead_letter.buried", 1);
   expect(buried).toMatchObject({ id: "bad", reason: "exhausted", error: "not today" });
   await harness.observer.until("consumer.processed", 2);
-  expect(harness.observer.of("consumer.retried").map(({ charged }) => charged)).toEqual([true]);
+  expect(harness.observer.of("consumer.retried").map(({ countsAsAttempt }) => countsAsAttempt)).toEqual([
+    true,
+  ]);
 });
 
 test.each(["22012", "40001", "57P01", "25006"])(
@@ -255,6 +257,6 @@ test.each([
   await publish(harness, "bad");
   const [buried] = await harness.observer.until("dead_letter.buried", 1);
   expect(buried).toMatchObject({ reason: "exhausted", error: expect.stringContaining(error) });
-  const counted = harness.observer.of("consumer.retried").map(({ charged }) => charged);
-  expect([counted.filter((charged) => !charged).length, counted.at(-1)]).toEqual([20, true]);
+  const counted = harness.observer.of("consumer.retried").map(({ countsAsAttempt }) => countsAsAttempt);
+  expect([counted.filter((countsAsAttempt) => !countsAsAttempt).length, counted.at(-1)]).toEqual([20, true]);
 });

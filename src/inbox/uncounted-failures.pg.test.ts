@@ -10,7 +10,7 @@ test.each([
   ["alone", {}],
   ["in a batch", { batch: { size: 10, wait: 20 } }],
 ])(
-  "%s, a handler whose failures are never charged is tried ever less often, and loses nothing by it",
+  "%s, a handler whose failures never count as attempts is retried with growing waits, and loses nothing",
   async (_, batch) => {
     const harness = await consumers();
     let broken = true;
@@ -24,7 +24,7 @@ test.each([
     await harness.observer.until("consumer.retried", 8);
     broken = false;
     const told = harness.observer.of("consumer.retried");
-    expect(told.filter(({ attempt, charged }) => attempt !== 1 || charged)).toEqual([]);
+    expect(told.filter(({ attempt, countsAsAttempt }) => attempt !== 1 || countsAsAttempt)).toEqual([]);
     // Drawn from up to 1, 10, 100, 200 ms: a flat wait would never be longer than the first.
     expect(Math.max(...told.map(({ delayMs }) => delayMs))).toBeGreaterThan(1);
     await harness.observer.until("consumer.processed", 2);

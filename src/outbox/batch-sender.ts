@@ -223,7 +223,7 @@ export function retryOrDeadLetter(
     const own = { ...policy, maxAttempts: row.maxAttempts };
     const decision = decideRetry(
       own,
-      { attempt: row.attempts + 1, unchargedBefore: 0 },
+      { attempt: row.attempts + 1, uncountedBefore: 0 },
       { kind: "retryable" },
       random,
     );

@@ -155,12 +155,12 @@ export function sentStatements(schema: string, hop: LocalHop | undefined): SentS
 // stream.
 function dyingSql(schema: string, condition: string): string {
   return `dying as materialized (
-         select row.lane as row_lane, row.seq as row_seq, row.attempts, message.*, death.charged, death.reason, death.error_type,
+         select row.lane as row_lane, row.seq as row_seq, row.attempts, message.*, death.counts_as_attempt, death.reason, death.error_type,
                 death.error_message, death.stack_trace, death.fingerprint,
                 message.holds_on_death and death.reason <> 'expired' as stays
            from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::boolean[], $8::text::text[],
                        $9::text::text[], $10::text::text[], $11::text::text[], $12::text::text[])
-                as death (lane, seq, id, charged, reason, error_type, error_message, stack_trace, fingerprint)
+                as death (lane, seq, id, counts_as_attempt, reason, error_type, error_message, stack_trace, fingerprint)
            join ${schema}.outbox as row on ${sameRow("death")}
            join ${schema}.message on message.id = row.message_id and message.written_on = row.written_on
           where ${condition}
@@ -169,7 +169,7 @@ function dyingSql(schema: string, condition: string): string {
           where row.lane = dying.row_lane and row.seq = dying.row_seq and not dying.stays
        ), tomb as (
          update ${schema}.outbox as row
-            set due_at = 'infinity', lease_until = null, attempts = row.attempts + dying.charged::integer::smallint,
+            set due_at = 'infinity', lease_until = null, attempts = row.attempts + dying.counts_as_attempt::integer::smallint,
                 last_error = dying.error_message
            from dying
           where row.lane = dying.row_lane and row.seq = dying.row_seq and dying.stays
@@ -181,7 +181,7 @@ function dyingSql(schema: string, condition: string): string {
                  fingerprint)
          select 'outbox', id, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
                 correlation_id, causation_id, traceparent, source, target, priority, max_attempts, headers, data,
-                written_at, expires_at, reason, attempts + charged::integer, error_type, error_message, stack_trace,
+                written_at, expires_at, reason, attempts + counts_as_attempt::integer, error_type, error_message, stack_trace,
                 case when stays then row_lane end, case when stays then row_seq end, fingerprint
            from dying
        )`;

@@ -50,7 +50,7 @@ test("rule 18: an answer from before a key was parked lets nothing overtake what
   gate.admit(arriving("m-1")); // starts another query, although the first answer serves both
   await answer(false);
   await expect.poll(() => handed.length).toBe(2);
-  await handed[0]?.retry({ delayMs: 0, charged: true, error: "not yet" });
+  await handed[0]?.retry({ delayMs: 0, countsAsAttempt: true, error: "not yet" });
   await handed[1]?.release();
   expect(parked).toEqual(["m-0", "m-1"]);
   gate.admit(arriving("m-2"));

@@ -320,7 +320,7 @@ export class KeyGate {
 }
 
 function toParked({ message, attempt }: Delivery, retry: RetryOptions | undefined): ParkedMessage {
-  const charge = retry?.charged === true ? 1 : 0;
+  const charge = retry?.countsAsAttempt === true ? 1 : 0;
   return {
     message,
     attempts: attempt - 1 + charge,

@@ -36,7 +36,7 @@ test("E2, rule 18: a failed message and its successors leave the broker at once,
   await member(transport, async (delivery) => {
     seen.push(`${delivery.message.id}#${delivery.attempt}`);
     if (delivery.message.id === "a1" && delivery.attempt === 1) {
-      await delivery.retry({ delayMs: 60_000, charged: true, error: "no" });
+      await delivery.retry({ delayMs: 60_000, countsAsAttempt: true, error: "no" });
     } else await delivery.ack();
   });
   await broker.publish([order("a1", "a")], { signal });
@@ -65,7 +65,7 @@ test("E2, rule 18: a copy that comes again while the first one is parked waits t
   await member(transport, async (delivery) => {
     if (!first) return delivery.ack();
     first = false;
-    return delivery.retry({ delayMs: 60_000, charged: true, error: "no" });
+    return delivery.retry({ delayMs: 60_000, countsAsAttempt: true, error: "no" });
   });
   await broker.publish([order("a1", "a")], { signal });
   const parked = async () => (await pool.query("select message_id from sagabox.queue")).rows;
@@ -83,7 +83,7 @@ test("rule 18: order per key holds over three members while one delivery in thre
     const { key, id } = delivery.message;
     await new Promise((resolve) => setTimeout(resolve, random() * 3));
     if (delivery.attempt < 4 && random() < 0.33) {
-      await delivery.retry({ delayMs: random() * 20, charged: true, error: "scripted failure" });
+      await delivery.retry({ delayMs: random() * 20, countsAsAttempt: true, error: "scripted failure" });
       return;
     }
     done.set(key ?? "", [...(done.get(key ?? "") ?? []), Number(id.split("-")[1])]);

@@ -59,13 +59,13 @@ test("invalid options are rejected by name", () => {
 });
 
 const half = () => 0.5;
-const at = (attempt: number, unchargedBefore = 0) => ({ attempt, unchargedBefore });
+const at = (attempt: number, uncountedBefore = 0) => ({ attempt, uncountedBefore });
 
 test("a failure with attempts left is retried later and counts", () => {
   expect(decideRetry(outboxRetryPolicy, at(1), { kind: "retryable" }, half)).toEqual({
     kind: "retry",
     delayMs: 1_000,
-    charged: true,
+    countsAsAttempt: true,
   });
 });
 
@@ -87,7 +87,7 @@ test("a permanent failure is dead at once, even with attempts left", () => {
 test("an infrastructure failure never counts and never kills the message", () => {
   expect(decideRetry(outboxRetryPolicy, at(1_000), { kind: "infrastructure" }, half)).toMatchObject({
     kind: "retry",
-    charged: false,
+    countsAsAttempt: false,
   });
 });
 
@@ -99,8 +99,8 @@ test.each([
   expect(conflict).toMatchObject({ kind: "infrastructure", mayNeverPass: true });
   const decide = (attempt: number, before: number) =>
     decideRetry(outboxRetryPolicy, at(attempt, before), conflict, half);
-  expect(decide(1, MAX_FREE_CONFLICTS - 1)).toMatchObject({ charged: false });
-  expect(decide(1, MAX_FREE_CONFLICTS)).toMatchObject({ kind: "retry", charged: true });
+  expect(decide(1, MAX_FREE_CONFLICTS - 1)).toMatchObject({ countsAsAttempt: false });
+  expect(decide(1, MAX_FREE_CONFLICTS)).toMatchObject({ kind: "retry", countsAsAttempt: true });
   expect(decide(10, MAX_FREE_CONFLICTS)).toMatchObject({ kind: "dead", reason: "attempts exhausted" });
 });
 
@@ -110,8 +110,8 @@ test.each(["25P03", "25P04"])(
     const cause = Object.assign(new Error("terminating connection"), { code });
     const failure = toFailure(new SagaboxError("STORAGE_UNAVAILABLE", "x", { cause }));
     const decide = (before: number) => decideRetry(outboxRetryPolicy, at(1, before), failure, half);
-    expect(decide(MAX_FREE_CONFLICTS - 1)).toMatchObject({ charged: false });
-    expect(decide(MAX_FREE_CONFLICTS)).toMatchObject({ kind: "retry", charged: true });
+    expect(decide(MAX_FREE_CONFLICTS - 1)).toMatchObject({ countsAsAttempt: false });
+    expect(decide(MAX_FREE_CONFLICTS)).toMatchObject({ kind: "retry", countsAsAttempt: true });
   },
 );
 
@@ -123,7 +123,9 @@ test.each([
     toFailure(Object.assign(new Error("x"), { code: "40001" }), () => "infrastructure"),
   ],
 ])("%s never counts as an attempt", (_, failure) => {
-  expect(decideRetry(outboxRetryPolicy, at(1, 1_000), failure, half)).toMatchObject({ charged: false });
+  expect(decideRetry(outboxRetryPolicy, at(1, 1_000), failure, half)).toMatchObject({
+    countsAsAttempt: false,
+  });
 });
 
 test("infrastructure failures in a row wait longer each time, up to the policy's maximum", () => {
@@ -135,7 +137,7 @@ test("infrastructure failures in a row wait longer each time, up to the policy's
     [1_000, 2_000, 4_000, 8_000, 60_000, 60_000].map((delayMs) => ({
       kind: "retry",
       delayMs,
-      charged: false,
+      countsAsAttempt: false,
     })),
   );
 });
@@ -154,7 +156,7 @@ test("the wait of retryAfter is kept exactly and does not count", () => {
   expect(decideRetry(outboxRetryPolicy, at(10), failure, half)).toEqual({
     kind: "retry",
     delayMs: 300_000,
-    charged: false,
+    countsAsAttempt: false,
   });
 });
 

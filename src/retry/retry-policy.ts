@@ -68,8 +68,8 @@ export interface Failure {
 export const MAX_FREE_CONFLICTS = 20;
 
 export type RetryDecision =
-  /** An attempt with `charged: false` does not count towards the policy's maximum. */
-  | { readonly kind: "retry"; readonly delayMs: number; readonly charged: boolean }
+  /** An attempt with `countsAsAttempt: false` does not count towards the policy's maximum. */
+  | { readonly kind: "retry"; readonly delayMs: number; readonly countsAsAttempt: boolean }
   | { readonly kind: "dead"; readonly reason: "permanent" | "attempts exhausted" };
 
 /** Classifies a thrown value. The `ignore` verdict is not a failure; check for it first. */
@@ -89,22 +89,26 @@ export interface AttemptHistory {
   /** The number of the attempt that failed; the first is 1. */
   readonly attempt: number;
   /** The number of failures directly before this one that did not count as attempts. */
-  readonly unchargedBefore: number;
+  readonly uncountedBefore: number;
 }
 
 /** Decides whether a failed message is retried, and when, or becomes a dead letter. */
 export function decideRetry(
   policy: RetryPolicy,
-  { attempt, unchargedBefore }: AttemptHistory,
+  { attempt, uncountedBefore }: AttemptHistory,
   failure: Pick<Failure, "kind" | "retryAfterMs" | "mayNeverPass">,
   random: () => number,
 ): RetryDecision {
   if (failure.kind === "permanent") return { kind: "dead", reason: "permanent" };
   if (failure.retryAfterMs !== undefined)
-    return { kind: "retry", delayMs: failure.retryAfterMs, charged: false };
-  const isFree = failure.mayNeverPass !== true || unchargedBefore < MAX_FREE_CONFLICTS;
+    return { kind: "retry", delayMs: failure.retryAfterMs, countsAsAttempt: false };
+  const isFree = failure.mayNeverPass !== true || uncountedBefore < MAX_FREE_CONFLICTS;
   if (failure.kind === "infrastructure" && isFree)
-    return { kind: "retry", delayMs: retryDelay(policy, attempt + unchargedBefore, random), charged: false };
+    return {
+      kind: "retry",
+      delayMs: retryDelay(policy, attempt + uncountedBefore, random),
+      countsAsAttempt: false,
+    };
   if (attempt >= policy.maxAttempts) return { kind: "dead", reason: "attempts exhausted" };
-  return { kind: "retry", delayMs: retryDelay(policy, attempt, random), charged: true };
+  return { kind: "retry", delayMs: retryDelay(policy, attempt, random), countsAsAttempt: true };
 }

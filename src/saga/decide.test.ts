@@ -65,7 +65,7 @@ describe("one step after the other", () => {
     expect(other.tick(5_000)).toBe("it has ended");
   });
 
-  test("a try that ran out of time is not charged again when its failure arrives", () => {
+  test("a try that ran out of time is not counted again when its failure arrives", () => {
     const patient = order
       .send("reserve", Reserve, none, { timeout: 1_000, retry: { maxAttempts: 2, firstDelay: 500 } })
       .undo(Release, none);

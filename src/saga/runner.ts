@@ -203,7 +203,7 @@ export class SagaRunner implements Service {
       const text = storableErrorText(error).slice(0, 500);
       const context = { sagaId: id, traceparent: row.traceparent };
       engine.parts.observer.emit("saga.failed", { type, id, error: text, retryInMs: leaseMs }, context);
-      await database.run(engine.sql.uncharge, [id, worker]).catch(() => undefined);
+      await database.run(engine.sql.discountClaim, [id, worker]).catch(() => undefined);
     }
     return false;
   }

@@ -200,8 +200,8 @@ export function sagaStatements(schema: string) {
         where id = any($1::text::text[]) and claimed_by = $2::text`,
     ),
     // No work began under this claim, so it does not count as an attempt. The claim itself expires.
-    uncharge: defineStatement(
-      "sagabox.saga.uncharge",
+    discountClaim: defineStatement(
+      "sagabox.saga.discount_claim",
       `update ${schema}.saga_instance set claims = greatest(claims - 1, 0)
         where id = $1::text and claimed_by = $2::text`,
     ),

@@ -13,7 +13,7 @@ const orderOf = (version: number, told: string[]) =>
     .run("close", (c) => void told.push(`${c.input.id} by version ${version}`))
     .noUndo("it is last");
 
-test("F8: what comes for a version that a worker lacks waits uncharged, others flow, and it ends when the version comes", async () => {
+test("F8: what comes for a version that a worker lacks waits without counted attempts, others flow, and it ends when the version comes", async () => {
   const { bus, another, start, at, pool, observer } = await sagaHarness();
   const told: string[] = [];
   const [first, second] = [orderOf(1, told), orderOf(2, told)];

@@ -107,7 +107,7 @@ test("E2: every retry and every dead letter is logged, even if many are similar"
   const names = { consumer: "billing", type: "order.placed", topic: "orders" };
   const error = "no such account";
   for (let n = 0; n < 300; n++) {
-    const retried = { id: `${n}`, attempt: (n % 6) + 1, delayMs: n, charged: true, error };
+    const retried = { id: `${n}`, attempt: (n % 6) + 1, delayMs: n, countsAsAttempt: true, error };
     observer.emit("consumer.retried", { ...names, ...retried });
     observer.emit("dead_letter.buried", {
       ...names,

@@ -210,7 +210,7 @@ export const consumerEvents = {
       id,
       attempt,
       delayMs,
-      charged: field.flag("Whether the failure counts as an attempt."),
+      countsAsAttempt: field.flag("Whether the failure counts as an attempt."),
       error,
     },
   }),

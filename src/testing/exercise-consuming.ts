@@ -310,13 +310,13 @@ export const retryCases: ExerciseCases = {
       strictEqual(member.received[2]?.attempt, 2);
     },
   },
-  "a retry that is not charged does not count as an attempt": {
+  "a retry with `countsAsAttempt: false` is not counted": {
     run: async (harness) => {
       const member = await harness.addMember();
       await harness.publish(harness.message());
       await (
         await member.waitForDeliveries(1)
-      )[0]?.retry({ charged: false, error: "not the message's fault", delayMs: 0 });
+      )[0]?.retry({ countsAsAttempt: false, error: "not the message's fault", delayMs: 0 });
       const [, again] = await member.waitForDeliveries(2);
       strictEqual(again?.attempt, 1);
       await again.ack();

@@ -235,7 +235,7 @@ export type ExerciseCases = Readonly<Record<string, ExerciseCase>>;
 /** How long to wait before concluding that no further delivery arrives. */
 export const QUIET_MS = 150;
 
-export const FAILED_RETRY = { charged: true, error: "scripted failure" };
+export const FAILED_RETRY = { countsAsAttempt: true, error: "scripted failure" };
 
 export const expectedOrder = (key: string, count: number): string[] =>
   Array.from({ length: count }, (_, n) => `${key}${n}`);

@@ -95,7 +95,7 @@ export class MemoryGroup {
 
   #putBack(queue: KeyQueue, entry: Entry, back: RetryOptions | "unchanged"): void {
     if (back !== "unchanged") {
-      if (back.charged) entry.attempt += 1;
+      if (back.countsAsAttempt) entry.attempt += 1;
       entry.dueMs = systemClock.monotonicMs() + back.delayMs;
       queue.holding = true;
     }

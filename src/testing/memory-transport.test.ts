@@ -78,7 +78,7 @@ test("a retried message is delivered as the next attempt before later released m
     { signal },
   );
   const [first, second, third] = await count(3);
-  await first?.retry({ delayMs: 5, charged: true, error: "no" });
+  await first?.retry({ delayMs: 5, countsAsAttempt: true, error: "no" });
   await second?.release();
   await third?.release();
   const again = (await count(6)).slice(3);
@@ -86,11 +86,11 @@ test("a retried message is delivered as the next attempt before later released m
   expect(again.map((delivery) => delivery.attempt)).toEqual([2, 1, 1]);
 });
 
-test("a retry that is not charged does not count as an attempt", async () => {
+test("a retry with `countsAsAttempt: false` is not counted", async () => {
   const transport = new MemoryTransport();
   const { count } = await member(transport);
   await transport.publish([message("1")], { signal });
-  await (await count(1))[0]?.retry({ delayMs: 0, charged: false, error: "no" });
+  await (await count(1))[0]?.retry({ delayMs: 0, countsAsAttempt: false, error: "no" });
   expect((await count(2))[1]?.attempt).toBe(1);
 });
 
@@ -100,7 +100,7 @@ test("a delivery is settled once", async () => {
   await transport.publish([message("1")], { signal });
   const [delivery] = await count(1);
   await delivery?.ack();
-  await delivery?.retry({ delayMs: 0, charged: true, error: "late" });
+  await delivery?.retry({ delayMs: 0, countsAsAttempt: true, error: "late" });
   expect(transport.backlog("g")).toBe(0);
 });
 

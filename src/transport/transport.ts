@@ -151,7 +151,7 @@ export interface DeadLetterNote {
 export interface RetryOptions {
   readonly delayMs: number;
   /** False if the failure was not caused by the message: the attempt is not counted. */
-  readonly charged: boolean;
+  readonly countsAsAttempt: boolean;
   readonly error: string;
 }
 

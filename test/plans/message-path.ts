@@ -269,7 +269,7 @@ function sagas(): PathStatement[] {
     plain(sql.renew, "worker", 1000, "{s-100,s-200}"),
     plain(sql.release, "s-100", "worker"),
     plain(sql.giveBack, "{s-100,s-200}", "worker"),
-    plain(sql.uncharge, "s-100", "worker"),
+    plain(sql.discountClaim, "s-100", "worker"),
     plain(sql.park, "s-100", "worker", "error", "running"),
     plain(sql.forget, 1e12, 1000),
     plain(sql.forgetUnclaimed, 1000),

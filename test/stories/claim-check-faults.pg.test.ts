@@ -140,7 +140,7 @@ test.each(["sever", "swallow"] as const)(
     wire.cut();
     await observer.until("consumer.processed", 2);
     expect(got).toEqual([2, 1]);
-    expect(observer.of("consumer.retried").every(({ charged }) => !charged)).toBe(true);
+    expect(observer.of("consumer.retried").every(({ countsAsAttempt }) => !countsAsAttempt)).toBe(true);
     expect(await bus.deadLetters.list()).toEqual([]);
   },
 );

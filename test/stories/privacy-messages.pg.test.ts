@@ -196,7 +196,7 @@ test("C-11: what an old ring sealed, a ring with more keys opens, and the other 
   await lacking.run();
   await old.transaction((tx) => tx.publish(Registered, ada));
   const [retried] = await observer.until("consumer.retried");
-  expect(retried).toMatchObject({ charged: false });
+  expect(retried).toMatchObject({ countsAsAttempt: false });
   await lacking.stop();
   const both = subjectsBus(database, { privacy: { keys: testKeyRing("2026-b", "2026-a") } });
   both.on(Registered, { consumer: "mail" }, ({ data }) => got.resolve(data.email));

@@ -61,7 +61,8 @@ export function cloudEventSuite(broker: () => CloudEventBroker): void {
     const second: Delivery[] = [];
     const consumption = await subscribeTo(reader, (delivery) => {
       (delivery.attempt === 1 ? first : second).push(delivery);
-      if (delivery.attempt === 1) void delivery.retry({ delayMs: 50, charged: true, error: "once more" });
+      if (delivery.attempt === 1)
+        void delivery.retry({ delayMs: 50, countsAsAttempt: true, error: "once more" });
     });
     const messages: Record<MessageFormat, Message> = {
       sagabox: theMessage("own"),

@@ -42,10 +42,10 @@ export class RecordCopier {
   copyToRetry(
     topic: string,
     record: IncomingRecord,
-    { delayMs, charged }: RetryOptions,
+    { delayMs, countsAsAttempt }: RetryOptions,
     signal: AbortSignal,
   ): Promise<void> {
-    const attempt = readAttempt(record.headers) + (charged ? 1 : 0);
+    const attempt = readAttempt(record.headers) + (countsAsAttempt ? 1 : 0);
     const headers = retryHeaders(record.headers, attempt, systemClock.wallMs() + delayMs);
     const name = this.#retryTopic(topic, retryStep(delayMs, this.#settings.retryStepsMs));
     return this.#publishCopy(name, "retry", record, headers, signal);

@@ -59,9 +59,9 @@ export class NatsDelivery implements Delivery {
     return this.#settle(() => Promise.resolve());
   }
 
-  retry({ delayMs, charged }: RetryOptions): Promise<void> {
+  retry({ delayMs, countsAsAttempt }: RetryOptions): Promise<void> {
     const { msg, source } = this.#parts;
-    const attempt = this.attempt + (charged ? 1 : 0);
+    const attempt = this.attempt + (countsAsAttempt ? 1 : 0);
     return this.#settle(() => this.#parts.copyToRetry(msg, source.topic, attempt, delayMs));
   }
 

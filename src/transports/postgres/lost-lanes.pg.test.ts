@@ -64,7 +64,7 @@ test("I-06: an effect is refused when another member has settled its delivery", 
   await pool.query("delete from sagabox.queue");
   goOn();
   await observer.until("consumer.retried");
-  expect(observer.of("consumer.retried")[0]).toMatchObject({ charged: false });
+  expect(observer.of("consumer.retried")[0]).toMatchObject({ countsAsAttempt: false });
   expect((await pool.query("select n from effect")).rows).toEqual([]);
   expect((await pool.query("select 1 from sagabox.consumer_inbox")).rows).toEqual([]);
 });

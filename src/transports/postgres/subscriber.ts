@@ -378,7 +378,7 @@ class DeliverySettler {
     const params = (own: readonly LaneRow[]): Param[] => [
       ...rowKeyParams(own),
       toArrayLiteral(own.map((row) => findRetry(row)?.delayMs ?? 0)),
-      toArrayLiteral(own.map((row) => (findRetry(row)?.charged === false ? 0 : 1))),
+      toArrayLiteral(own.map((row) => (findRetry(row)?.countsAsAttempt === false ? 0 : 1))),
       toArrayLiteral(own.map((row) => replaceNul(findRetry(row)?.error.slice(0, 2_000) ?? ""))),
     ];
     const settled = await this.#settleRows(this.#retrySession, rows, [retried, retriedPast], params);

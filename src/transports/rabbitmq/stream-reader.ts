@@ -136,8 +136,8 @@ export class StreamReader implements Reader {
         this.#guard.advance(this.#progress.done);
       },
       // A stream cannot be reordered, so a retry is delivered through the group's own queue.
-      retry: ({ delayMs, charged }) =>
-        copier.copyToRetry(raw, to, { attempt: attempts + (charged ? 1 : 0), delayMs, topic }),
+      retry: ({ delayMs, countsAsAttempt }) =>
+        copier.copyToRetry(raw, to, { attempt: attempts + (countsAsAttempt ? 1 : 0), delayMs, topic }),
       release: async () => {
         this.#arrived.unshift(raw);
       },

@@ -226,8 +226,8 @@ export class Subscriber implements Consumption {
     const to = { service: subscription.service, queue };
     return new RabbitDelivery(received, {
       ack: () => channel.ack(raw),
-      retry: ({ delayMs, charged }) =>
-        copier.copyToRetry(raw, to, { attempt: attempts + (charged ? 1 : 0), delayMs, topic }),
+      retry: ({ delayMs, countsAsAttempt }) =>
+        copier.copyToRetry(raw, to, { attempt: attempts + (countsAsAttempt ? 1 : 0), delayMs, topic }),
       release: async () => {
         // Closing the channel returns all messages in order; a quorum queue reorders messages that are returned singly.
         if (this.#paused) return;

@@ -158,7 +158,7 @@ describe.skipIf(missing)("security", () => {
     });
     const member = await Member.of(transport, { from: "unclaimed", ordered: false });
     await publish(transport, aMessage({ id: "m" }));
-    await (await member.got(1))[0]?.retry({ delayMs: 10, charged: true, error: "no" });
+    await (await member.got(1))[0]?.retry({ delayMs: 10, countsAsAttempt: true, error: "no" });
     const note = { error_type: "E", error_message: "", stack_trace: "", retry_count: "1", failed_at: "" };
     const rest = { source_topic: "t", consumer_group: "g", original_timestamp: "" };
     await (await member.got(2))[1]?.deadLetter?.({ ...note, ...rest });
@@ -166,7 +166,7 @@ describe.skipIf(missing)("security", () => {
     expect(member.consumption?.health()).toEqual({ ok: true });
   });
 
-  test("SEC-34: off its prefix it neither writes, reads nor deletes, and no message is charged", async () => {
+  test("SEC-34: off its prefix it neither writes, reads nor deletes, and no attempt is counted", async () => {
     const options = {
       brokers: [server.addresses.sasl],
       sasl: { mechanism: "PLAIN", credentials: alice },

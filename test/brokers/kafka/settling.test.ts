@@ -51,10 +51,10 @@ describe.skipIf(missing)("settling at Kafka", () => {
     const topic = rawTopic(`${prefix}events.order.placed`);
     const bytes = Buffer.from([0, 255, 128, 10]);
     await topic.write(Buffer.from(encodeEnvelope(aMessage({ id: "x" }))), [["x-raw", bytes]]);
-    await (await member.got(1))[0]?.retry({ delayMs: 400, charged: true, error: "no" });
+    await (await member.got(1))[0]?.retry({ delayMs: 400, countsAsAttempt: true, error: "no" });
     const [, second] = await member.got(2);
     expect(second?.attempt).toBe(2);
-    await second?.retry({ delayMs: 30_000, charged: true, error: "no" });
+    await second?.retry({ delayMs: 30_000, countsAsAttempt: true, error: "no" });
     const steps = [1, 2].map((n) => rawTopic(`${prefix}events.order.placed.shop.billing.retry-${n}`));
     const [first, later] = await Promise.all(steps.map((step) => step.read()));
     expect([first?.length, later?.length]).toEqual([1, 1]);
@@ -67,7 +67,7 @@ describe.skipIf(missing)("settling at Kafka", () => {
     const failing = await Member.of(transport, { group: "failing" });
     const other = await Member.of(transport, { group: "other", receive: ackAll });
     await publish(transport, aMessage({ id: "m" }));
-    await (await failing.got(1))[0]?.retry({ delayMs: 100, charged: true, error: "no" });
+    await (await failing.got(1))[0]?.retry({ delayMs: 100, countsAsAttempt: true, error: "no" });
     await (await failing.got(2))[1]?.ack();
     await publish(transport, aMessage({ id: "n" }));
     await other.got(2);
@@ -80,8 +80,8 @@ describe.skipIf(missing)("settling at Kafka", () => {
     await publish(transport, aMessage({ id: "slow" }), aMessage({ id: "quick" }));
     const deliveries = await member.got(2);
     const findDelivery = (id: string) => deliveries.find(({ message }) => message.id === id);
-    await findDelivery("slow")?.retry({ delayMs: 9_000, charged: true, error: "no" });
-    await findDelivery("quick")?.retry({ delayMs: 50, charged: true, error: "no" });
+    await findDelivery("slow")?.retry({ delayMs: 9_000, countsAsAttempt: true, error: "no" });
+    await findDelivery("quick")?.retry({ delayMs: 50, countsAsAttempt: true, error: "no" });
     const began = Date.now();
     const [, , again] = await member.got(3);
     expect(again?.message.id).toBe("quick");
@@ -131,8 +131,8 @@ describe.skipIf(missing)("settling at Kafka", () => {
     const member = await Member.of(transport, { prefetch: 1 });
     const message = aMessage({ id: "m", expiresAt: "2126-01-02T03:04:05Z" });
     await publish(transport, message);
-    for (const [n, charged] of [true, false, true].entries())
-      await (await member.got(n + 1))[n]?.retry({ delayMs: 20, charged, error: "no" });
+    for (const [n, countsAsAttempt] of [true, false, true].entries())
+      await (await member.got(n + 1))[n]?.retry({ delayMs: 20, countsAsAttempt, error: "no" });
     const last = (await member.got(4))[3];
     await last?.ack();
     expect(member.received.map(({ attempt }) => attempt)).toEqual([1, 2, 2, 3]);

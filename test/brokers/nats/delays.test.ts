@@ -14,7 +14,7 @@ import {
 } from "./harness.ts";
 
 const DELAY_MS = 4_000;
-const again = { delayMs: DELAY_MS, charged: true, error: "as the test asked" };
+const again = { delayMs: DELAY_MS, countsAsAttempt: true, error: "as the test asked" };
 // The delay begins when the server has the copy, which is a moment after it was asked for.
 const early = (began: number): number => Math.max(0, DELAY_MS - (performance.now() - began));
 

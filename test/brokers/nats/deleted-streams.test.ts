@@ -57,7 +57,7 @@ describe.skipIf(missing)("streams of NATS that are deleted", () => {
       const again = await member(transport, { topic: "t", group: "later", ordered });
       await publishAll(transport, [aMessage({ topic: "t", key: "k", id: "retried" })]);
       const [first] = await again.until(1);
-      await first?.retry({ delayMs: 10, charged: true, error: "again" });
+      await first?.retry({ delayMs: 10, countsAsAttempt: true, error: "again" });
       await again.until(1, ({ attempt }) => attempt === 2);
     },
   );

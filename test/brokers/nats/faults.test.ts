@@ -110,11 +110,11 @@ describe.skipIf(missing)("faults of NATS", () => {
     const [first] = await reader.until(1);
     line.cut();
     await eventually(() => first?.signal.aborted === true);
-    await first?.retry({ delayMs: 0, charged: true, error: "too late" });
+    await first?.retry({ delayMs: 0, countsAsAttempt: true, error: "too late" });
     const again = await reader.until(2);
     expect(ids(again)).toEqual(["a", "a"]);
     expect(again[1]?.attempt).toBe(1);
-    await again[1]?.retry({ delayMs: 10, charged: true, error: "as the test asked" });
+    await again[1]?.retry({ delayMs: 10, countsAsAttempt: true, error: "as the test asked" });
     await (await reader.until(3))[2]?.ack();
     await (await reader.until(4))[3]?.ack();
     expect(ids(reader.received).toSorted()).toEqual(["a", "a", "a", "b"]);
@@ -174,7 +174,7 @@ describe.skipIf(missing)("faults of NATS", () => {
     const [delivery] = await reader.until(1);
     line.swallow();
     await expect(
-      delivery?.retry({ delayMs: 0, charged: true, error: "as the test asked" }),
+      delivery?.retry({ delayMs: 0, countsAsAttempt: true, error: "as the test asked" }),
     ).rejects.toMatchObject({
       code: "TRANSPORT_UNREACHABLE",
     });

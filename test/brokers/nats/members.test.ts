@@ -89,7 +89,7 @@ describe.skipIf(missing)("members of a group on JetStream", () => {
     for (const at of await lostAt) expect(at).toBeLessThan(tookOverAt);
     expect(held.consumption.health().ok).toBe(false);
     for (const delivery of deliveries) await delivery.ack();
-    await deliveries[0]?.retry({ delayMs: 0, charged: true, error: "too late" });
+    await deliveries[0]?.retry({ delayMs: 0, countsAsAttempt: true, error: "too late" });
     wire.heal();
     await publish(heirs, aMessage({ topic: "t", key: "k", id: "m4" }));
     await eventually(() => [...heir.received, ...held.received].some(({ message }) => message.id === "m4"));

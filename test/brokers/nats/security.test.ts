@@ -152,7 +152,8 @@ describe.skipIf(missing)("security of NATS", () => {
       service,
       receive: (delivery) => {
         const fate = fates.shift();
-        if (fate === "retry") return delivery.retry({ delayMs: 0, charged: true, error: "message to" });
+        if (fate === "retry")
+          return delivery.retry({ delayMs: 0, countsAsAttempt: true, error: "message to" });
         if (fate === "dead") return delivery.deadLetter?.(note);
         return delivery.ack();
       },

@@ -45,16 +45,16 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
     await eventually(async () => (await transport.depths?.(["t"]))?.get("t") === 0);
   });
 
-  test("E2: charged retries count, others do not, and body and headers stay as they were", async () => {
+  test("E2: retries count as attempts only if `countsAsAttempt` is true, and body and headers stay as they were", async () => {
     const transport = await openTransport({ servers: sharedUrl, prefix: newPrefix() });
     const message = aMessage({ topic: "t", headers: { "x-tenant": "acme" } });
     const charges = [true, false, true];
     const reader = await member(transport, {
       topic: "t",
       receive: (delivery) => {
-        const charged = charges.shift();
-        if (charged === undefined) return delivery.ack();
-        return delivery.retry({ delayMs: 20, charged, error: "as the test asked" });
+        const countsAsAttempt = charges.shift();
+        if (countsAsAttempt === undefined) return delivery.ack();
+        return delivery.retry({ delayMs: 20, countsAsAttempt, error: "as the test asked" });
       },
     });
     await publish(transport, message);
@@ -74,7 +74,7 @@ describe.skipIf(missing)("settling deliveries of JetStream", () => {
       topic: "t",
       receive: (delivery) =>
         delivery.attempt === 1
-          ? delivery.retry({ delayMs: 0, charged: true, error: "as the test asked" })
+          ? delivery.retry({ delayMs: 0, countsAsAttempt: true, error: "as the test asked" })
           : delivery.ack(),
     });
     await publish(transport, aMessage({ topic: "t" }));

@@ -42,7 +42,7 @@ describe.skipIf(missing !== undefined)("consuming from RabbitMQ", () => {
     const shop = transport();
     const once = await Member.of(shop, { receive: keep });
     await publishIds(shop, ["a"]);
-    await (await once.got(1))[0]?.retry({ delayMs: 100, charged: true, error: "later" });
+    await (await once.got(1))[0]?.retry({ delayMs: 100, countsAsAttempt: true, error: "later" });
     await once.close();
     await publishIds(shop, ["b"]);
     const again = await Member.of(shop);
@@ -166,7 +166,7 @@ describe.skipIf(missing !== undefined)("consuming from RabbitMQ", () => {
     const [first] = await member.got(1);
     expect(first).toMatchObject({ flaw: { code: "ENVELOPE_INVALID" }, orderKey: null });
     expect(first?.message).toMatchObject({ topic: "events.order.placed", data: '"not JSON"' });
-    await first?.retry({ delayMs: 100, charged: true, error: "unreadable" });
+    await first?.retry({ delayMs: 100, countsAsAttempt: true, error: "unreadable" });
     const [, second] = await member.got(2);
     expect(second?.message.id).toBe(first?.message.id);
     expect(second?.attempt).toBe(2);
@@ -189,7 +189,7 @@ describe.skipIf(missing !== undefined)("consuming from RabbitMQ", () => {
     await member.close();
   });
 
-  test("R-11: a message whose reader always dies is charged long before the broker would put it aside", async () => {
+  test("R-11: a message whose reader always dies uses up attempts long before the broker would dead-letter it", async () => {
     const shop = transport({ deliveryLimit: 20, partitions: 1 });
     const attempts: number[] = [];
     for (let n = 0; n < 13; n++) {

@@ -64,7 +64,7 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
     wire.cut();
     await until(() => held.every(({ signal }) => signal.aborted), "the loss");
     await held[0]?.ack();
-    await held[1]?.retry({ delayMs: 0, charged: true, error: "too late" });
+    await held[1]?.retry({ delayMs: 0, countsAsAttempt: true, error: "too late" });
     await member.got(4);
     expect(member.ids.slice(2).toSorted()).toEqual(["a", "b"]);
     expect(member.received.slice(2).map(({ attempt }) => attempt)).toEqual([1, 1]);
@@ -148,10 +148,14 @@ describe.skipIf(missing !== undefined)("RabbitMQ under faults", () => {
     const member = await Member.of(shop, { receive: keep });
     await persist(shop, ["a"]);
     const [first] = await member.got(1);
-    await first?.retry({ delayMs: 0, charged: true, error: "the channel for copies is open from here on" });
+    await first?.retry({
+      delayMs: 0,
+      countsAsAttempt: true,
+      error: "the channel for copies is open from here on",
+    });
     const [, held] = await member.got(2);
     wire.swallow();
-    await expect(held?.retry({ delayMs: 0, charged: true, error: "x" })).rejects.toMatchObject({
+    await expect(held?.retry({ delayMs: 0, countsAsAttempt: true, error: "x" })).rejects.toMatchObject({
       code: "TRANSPORT_TIMEOUT",
     });
     expect(held?.signal.aborted).toBe(false);

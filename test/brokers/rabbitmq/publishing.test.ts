@@ -71,7 +71,7 @@ describe.skipIf(missing !== undefined)("publishing to RabbitMQ", () => {
   });
 
   test.each(["quorum", "classic"] as const)(
-    "P-04, A16: a full %s queue takes nothing more, and nothing is charged",
+    "P-04, A16: a full %s queue accepts nothing more, and no attempt is counted",
     async (queues) => {
       const shop = transport({ queues, maxLength: 3, partitions: 1 });
       const member = await Member.of(shop, { prefetch: 1, receive: () => undefined });

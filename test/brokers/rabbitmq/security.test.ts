@@ -90,7 +90,7 @@ describe.skipIf(missing !== undefined)("security of RabbitMQ", () => {
     expect(outcomes).toEqual(Array(3).fill({ kind: "published" }));
     await unordered.got(1);
     for (const delivery of await ordered.got(2))
-      await delivery.retry({ delayMs: 100, charged: true, error: "x" });
+      await delivery.retry({ delayMs: 100, countsAsAttempt: true, error: "x" });
     for (const delivery of (await ordered.got(4)).slice(2)) await delivery.deadLetter?.(note);
     expect(ordered.ids.slice(2).toSorted()).toEqual(["click", "order"]);
 
@@ -150,7 +150,7 @@ describe.skipIf(missing !== undefined)("security of RabbitMQ", () => {
     await server().ctl("delete_vhost", vhost);
   });
 
-  test("P-18, B9: a password that was changed is asked for again, and nothing is charged meanwhile", async () => {
+  test("P-18, B9: a password that was changed is asked for again, and no attempt is counted meanwhile", async () => {
     const prefix = ownPrefix();
     const all = { configure: ".*", write: ".*", read: ".*" };
     await withUser(prefix, all);

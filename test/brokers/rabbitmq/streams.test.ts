@@ -79,7 +79,7 @@ describe.skipIf(missing !== undefined)("streams of RabbitMQ", () => {
       topics: clicks("now"),
       receive: (delivery) =>
         delivery.message.id === "c1" && delivery.attempt === 1
-          ? delivery.retry({ delayMs: 200, charged: true, error: "later" })
+          ? delivery.retry({ delayMs: 200, countsAsAttempt: true, error: "later" })
           : delivery.ack(),
     });
     await send(shop, numberedIds(0, 4));

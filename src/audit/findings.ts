@@ -11,7 +11,7 @@ export interface Finding {
     | "seal_changed"
     | "seal_missing"
     | "anchor_missing"
-    | "retention_untrue";
+    | "retention_mismatch";
   /** The log of the row; null if the finding is not about rows of one log. */
   readonly log: LogName | null;
   /** Id of the row; null if the finding is not about one row. */

@@ -40,10 +40,10 @@ test.each(["null", "[]", "1", '"x"', "{}", '{"dropped":[]}', '{"dropped":[null],
     expect(await verify()).toMatchObject({
       ok: false,
       rows: 15,
-      findings: [{ kind: "retention_untrue", log: "action", id: "4" }],
+      findings: [{ kind: "retention_mismatch", log: "action", id: "4" }],
     });
     await tamper("update sagabox.saga_audit_log set note = 'x' where id = 2");
-    expect((await verify()).findings.map(({ kind }) => kind)).toEqual(["retention_untrue", "row_changed"]);
+    expect((await verify()).findings.map(({ kind }) => kind)).toEqual(["retention_mismatch", "row_changed"]);
   },
 );
 
@@ -53,7 +53,7 @@ test("SEC-19: an operator's entry cannot make an emptied month count as dropped"
   expect(await kinds()).toEqual([["rows_missing", "2"]]);
   await forge({ after: says([january]) });
   expect(await kinds()).toEqual([
-    ["retention_untrue", null],
+    ["retention_mismatch", null],
     ["rows_missing", "2"],
   ]);
   // About another table, which was really dropped.
@@ -95,7 +95,7 @@ test("SEC-19: an entry with a wrong chain start is ignored, and the upkeep conti
   );
   const elsewhere = { number: "2", hash: rows[0]?.hash };
   await forge({ target: "audit_seal_202001", after: says([], elsewhere) });
-  expect(await kinds()).toEqual([["retention_untrue", null]]);
+  expect(await kinds()).toEqual([["retention_mismatch", null]]);
   await lines(1);
   await seal();
   await tidy();

@@ -82,6 +82,6 @@ test.each<[string, Partial<RetentionLine>, Partial<Parameters<typeof judgeRetent
   ],
 ])("SEC-19: an entry with %s is rejected", (_, changed, known, text) => {
   const judged = judgeRetentionLine({ ...line, ...changed }, { ...facts, ...known });
-  expect(judged).toMatchObject({ finding: { kind: "retention_untrue", id: "7" } });
+  expect(judged).toMatchObject({ finding: { kind: "retention_mismatch", id: "7" } });
   expect("finding" in judged && judged.finding.text).toMatch(text);
 });

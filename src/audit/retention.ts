@@ -129,7 +129,7 @@ function monthEndMs(month: string): number {
 
 function retentionFinding({ id }: RetentionLine, why: string): { readonly finding: Finding } {
   const text = `Row ${id} of audit_log (audit.retention) ${why}. The entry is ignored.`;
-  return { finding: { kind: "retention_untrue", log: "action", id, seal: null, text } };
+  return { finding: { kind: "retention_mismatch", log: "action", id, seal: null, text } };
 }
 
 function parseRecord(text: string | null): RetentionRecord | undefined {

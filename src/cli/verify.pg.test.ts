@@ -90,7 +90,7 @@ test("verify says that its table is about sending, and counts the dead letters o
   expect(stdout).toMatch(/^messages by result of sending +count$/m);
   expect(stdout).toContain("Dead letters of consumers: 3 open, 2 discarded. Their messages were sent");
   expect(JSON.parse((await cliInProcess(["verify", "--json"], env)).stdout)).toMatchObject({
-    consumerLetters: { open: 3, discarded: 2 },
+    consumerDeadLetters: { open: 3, discarded: 2 },
     total: { dead: 0, discarded: 0 },
   });
 });

@@ -320,10 +320,10 @@ export class KeyGate {
 }
 
 function toParked({ message, attempt }: Delivery, retry: RetryOptions | undefined): ParkedMessage {
-  const charge = retry?.countsAsAttempt === true ? 1 : 0;
+  const countedAttempts = retry?.countsAsAttempt === true ? 1 : 0;
   return {
     message,
-    attempts: attempt - 1 + charge,
+    attempts: attempt - 1 + countedAttempts,
     delayMs: retry?.delayMs ?? 0,
     error: retry?.error ?? null,
   };

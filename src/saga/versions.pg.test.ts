@@ -38,7 +38,7 @@ test("F8: what comes for a version that a worker lacks waits without counted att
     count: 1,
   });
   expect((await pool.query("select count(*)::int as n from sagabox.dead_letter")).rows).toEqual([{ n: 0 }]);
-  expect(await modern.sagas.show(old)).toMatchObject({ status: "running", retryCount: 0, waitingMail: 1 });
+  expect(await modern.sagas.show(old)).toMatchObject({ status: "running", retryCount: 0, pendingInputs: 1 });
   expect(told).toEqual(["young by version 2"]);
 
   await bus.run();

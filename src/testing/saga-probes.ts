@@ -25,8 +25,8 @@ export async function sagaEnds(
     end === undefined ? hasEnded(status) || status === "failed" : status === end;
   // A compensated saga stays compensated. A completed one stays completed unless an operator's request to compensate is
   // pending, or it has a parent, which can compensate it at any time.
-  const isUnreachable = ({ status, waitingMail, parent }: SagaDetail): boolean =>
-    status === "compensated" || (status === "completed" && waitingMail === 0 && parent === null);
+  const isUnreachable = ({ status, pendingInputs, parent }: SagaDetail): boolean =>
+    status === "compensated" || (status === "completed" && pendingInputs === 0 && parent === null);
   return probeSaga(bus, sagaId, options, {
     wanted: end === undefined ? "to end" : `to be ${end}`,
     isIt: isReached,

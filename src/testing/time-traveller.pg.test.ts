@@ -181,7 +181,7 @@ test("an event stored for a saga that has not started expires", async () => {
   await time.advance("2d");
   const sagaId = await startSaga(bus, saga, { orderId: "early" });
   await sagaWaitsFor(bus, sagaId, "approved");
-  expect((await bus.sagas.show(sagaId)).waitingMail).toBe(0);
+  expect((await bus.sagas.show(sagaId)).pendingInputs).toBe(0);
 });
 
 test("open incidents and flows are moved, closed ones are not", async () => {

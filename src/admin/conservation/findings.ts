@@ -35,19 +35,19 @@ export const findingKinds = {
     means: "The message of an outbox or queue row is not in the archive.",
     whatToDo: "It cannot be sent. Restore the message from a backup, or delete the row.",
   },
-  row_of_another: {
+  row_mismatch: {
     means: "An outbox row is not the row that was written with its message.",
     whatToDo: "The outbox was changed by hand. Delete the row if the message is already sent.",
   },
-  delivery_to_nobody: {
+  delivery_without_group: {
     means: "A delivery waits for a consumer group that does not exist.",
     whatToDo: "It will never be delivered. Restore the group, or delete the rows.",
   },
-  key_held_by_nobody: {
+  stale_key_block: {
     means: "An outbox row blocks its key, but its dead letter is not open.",
     whatToDo: "The key is blocked. Check the message with sagabox explain <id>, then delete the row.",
   },
-  place_lost: {
+  blocking_row_missing: {
     means: "A dead letter should block its key, but its outbox row is missing.",
     whatToDo: "Later messages of its key may have overtaken it. Replay or discard it: sagabox dlq show <id>.",
   },

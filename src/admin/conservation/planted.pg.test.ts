@@ -80,24 +80,24 @@ test.each<[string, string, readonly string[]]>([
     "a row waits under a number of its own",
     `insert into sagabox.outbox (lane, seq, topic, type, message_id, written_on, due_at)
      select lane, nextval('sagabox.outbox_seq'), 't', 't', 'm-3', written_on, clock_timestamp() from ${row("m-3")} as m`,
-    ["row_of_another", "m-3"],
+    ["row_mismatch", "m-3"],
   ],
   [
     "a delivery has no message",
     "update sagabox.queue set message_id = 'nobody'",
     ["row_without_message", "nobody"],
   ],
-  ["a delivery has no group", "delete from sagabox.consumer_group", ["delivery_to_nobody", "m-1"]],
+  ["a delivery has no group", "delete from sagabox.consumer_group", ["delivery_without_group", "m-1"]],
   [
     "a key is held by no letter",
     `insert into sagabox.outbox (lane, seq, topic, type, message_id, written_on, due_at, again)
      select lane, nextval('sagabox.outbox_seq'), 't', 't', 'm-3', written_on, 'infinity', true from ${row("m-3")} as m`,
-    ["key_held_by_nobody", "m-3"],
+    ["stale_key_block", "m-3"],
   ],
   [
     "a letter has lost its place",
     "update sagabox.dead_letter set held_lane = 3, held_seq = 99",
-    ["place_lost", "m-6"],
+    ["blocking_row_missing", "m-6"],
   ],
   [
     "a replayed command of a consumer is nowhere",

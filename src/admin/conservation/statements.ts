@@ -19,11 +19,11 @@ export function tableStatements(schema: string) {
   const mismatch = `,
               not row.again and exists (select 1 from ${schema}.message
                            where message.id = row.message_id and message.written_on = row.written_on
-                             and (message.lane, message.seq) <> (row.lane, row.seq) and message.seq > 0 offset 0) as stranger,
+                             and (message.lane, message.seq) <> (row.lane, row.seq) and message.seq > 0 offset 0) as is_mismatch,
               row.due_at = 'infinity' and not exists (
                     select 1 from ${schema}.dead_letter as letter
                      where letter.message_id = row.message_id and letter.closed_at is null
-                       and letter.held_lane = row.lane and letter.held_seq = row.seq offset 0) as held_by_nobody`;
+                       and letter.held_lane = row.lane and letter.held_seq = row.seq offset 0) as is_stale_block`;
   return {
     outbox: defineStatement(
       "sagabox.conservation.outbox",
@@ -37,7 +37,7 @@ export function tableStatements(schema: string) {
     queue: defineStatement(
       "sagabox.conservation.queue",
       `select row.lane, row.seq::text, row.message_id as id,
-              not exists (select 1 from ${schema}.consumer_group where id = row.lane / 256) as nobodys,${behind("queue")}
+              not exists (select 1 from ${schema}.consumer_group where id = row.lane / 256) as has_no_group,${behind("queue")}
          from ${schema}.queue as row
         where (row.lane, row.seq) > ($1::integer, $2::text::bigint) and row.written_on >= $4::text::date
         order by row.lane, row.seq
@@ -60,7 +60,7 @@ export function tableStatements(schema: string) {
               case when letter.origin = 'consumer' then coalesce(letter.closed_as, 'open') end as of_consumer,
               letter.closed_at is null and letter.held_lane is not null and not exists (
                 select 1 from ${schema}.outbox as row
-                 where row.lane = letter.held_lane and row.seq = letter.held_seq and row.due_at = 'infinity' offset 0) as lost_place,
+                 where row.lane = letter.held_lane and row.seq = letter.held_seq and row.due_at = 'infinity' offset 0) as lacks_row,
               letter.closed_as = 'replayed' and letter.origin = 'consumer' and letter.kind = 'command'
                 and not exists (select 1 from ${schema}.consumer_inbox as inbox
                                  where inbox.consumer_name = letter.consumer and inbox.event_id = letter.message_id offset 0)

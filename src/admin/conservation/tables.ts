@@ -16,7 +16,7 @@ export interface ConsumerDeadLetters {
 export interface CheckedPage {
   readonly rows: number;
   /** Only for a page of dead letters. */
-  readonly consumerLetters?: ConsumerDeadLetters;
+  readonly consumerDeadLetters?: ConsumerDeadLetters;
   readonly breaches: readonly Breach[];
   readonly next: Cursor;
 }
@@ -37,12 +37,12 @@ interface TableRow {
 /** The kind of damage that each boolean column reports. */
 const flags: Readonly<Record<string, FindingKind>> = {
   orphan: "row_without_message",
-  stranger: "row_of_another",
-  held_by_nobody: "key_held_by_nobody",
+  is_mismatch: "row_mismatch",
+  is_stale_block: "stale_key_block",
   overlong: "lease_overlong",
-  nobodys: "delivery_to_nobody",
+  has_no_group: "delivery_without_group",
   written: "scheduled_and_written",
-  lost_place: "place_lost",
+  lacks_row: "blocking_row_missing",
   vanished: "replay_lost",
 };
 
@@ -89,7 +89,7 @@ async function checkRows(
   return {
     rows: rows.length,
     ...(name === "letters" && {
-      consumerLetters: { open: count("open"), discarded: count("discarded") },
+      consumerDeadLetters: { open: count("open"), discarded: count("discarded") },
     }),
     breaches: rows.flatMap(toBreaches),
     next: last === undefined || rows.length < limit ? null : toCursor(name, last),

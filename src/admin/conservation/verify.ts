@@ -29,7 +29,7 @@ export interface ConservationReport {
   readonly total: Omit<LaneAccount, "lane">;
   readonly lanes: readonly LaneAccount[];
   /** Stored dead letters of consumers. Their messages count as sent. */
-  readonly consumerLetters: ConsumerDeadLetters;
+  readonly consumerDeadLetters: ConsumerDeadLetters;
   /** Number of checked rows in the outbox, queue, schedule, dead letters and inbox. */
   readonly rows: number;
   /** Number of message windows and table pages that were too busy to be checked. */
@@ -71,7 +71,7 @@ export class Tally {
   addPage(checked: CheckedPage | undefined): void {
     if (checked === undefined) this.#skipped += 1;
     this.#rows += checked?.rows ?? 0;
-    const { open = 0, discarded = 0 } = checked?.consumerLetters ?? {};
+    const { open = 0, discarded = 0 } = checked?.consumerDeadLetters ?? {};
     this.#deadLetters = {
       open: this.#deadLetters.open + open,
       discarded: this.#deadLetters.discarded + discarded,
@@ -92,7 +92,7 @@ export class Tally {
     const verdict = decideVerdict({ broken: findings.length > 0, everything: finished && skipped === 0 });
     const total = lanes.reduce(addAccounts, noAccount);
     const ok = verdict === "kept";
-    const consumerLetters = this.#deadLetters;
+    const consumerDeadLetters = this.#deadLetters;
     return {
       ok,
       verdict,
@@ -100,7 +100,7 @@ export class Tally {
       from,
       total,
       lanes,
-      consumerLetters,
+      consumerDeadLetters,
       rows,
       skipped,
       findings,

@@ -156,7 +156,7 @@ test("F10: the same wish twice is one letter, and a saga that is being undone is
   const both = await Promise.all([bus.sagas.cancel(sagaId, by), bus.sagas.cancel(sagaId, by)]);
   expect(both.filter(({ accepted }) => accepted)).toHaveLength(1);
   expect((await pool.query("select id from sagabox.saga_mail")).rows).toHaveLength(1);
-  expect((await bus.sagas.show(sagaId)).waitingMail).toBe(1);
+  expect((await bus.sagas.show(sagaId)).pendingInputs).toBe(1);
 });
 
 test("F10: a signal brings the event that is waited for, once, checked by its schema", async () => {

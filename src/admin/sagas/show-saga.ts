@@ -56,7 +56,7 @@ export interface SagaDetail extends SagaSummary {
   readonly incident: Incident | null;
   readonly children: readonly SagaSummary[];
   /** Number of pending inputs. */
-  readonly waitingMail: number;
+  readonly pendingInputs: number;
   /** As it is kept, for diagrams. */
   readonly state: SagaState;
 }
@@ -85,7 +85,7 @@ export async function showSaga(admin: SagaAdmin, id: string): Promise<SagaDetail
     steps: [...toStepDetails(state), ...listPendingSteps(admin, row, state)],
     incident: incident ?? null,
     children: children.map(toSummary),
-    waitingMail: mail,
+    pendingInputs: mail,
     state,
   };
 }

@@ -102,7 +102,7 @@ function reportText(
   report: ConservationReport,
   { lanes: showsLanes, columns }: { readonly lanes: boolean; readonly columns: number | undefined },
 ): string {
-  const { total, lanes, consumerLetters, findings, skipped, finished, durationMs } = report;
+  const { total, lanes, consumerDeadLetters, findings, skipped, finished, durationMs } = report;
   const sums = Object.entries(total).map(([name, count]) => [name, count] as const);
   const lines = [
     verdictText(report),
@@ -116,7 +116,7 @@ function reportText(
     "",
     table(["messages by result of sending", "count"], sums, columns),
     "",
-    `Dead letters of consumers: ${consumerLetters.open} open, ${consumerLetters.discarded} discarded. Their messages were sent and are counted so above.`,
+    `Dead letters of consumers: ${consumerDeadLetters.open} open, ${consumerDeadLetters.discarded} discarded. Their messages were sent and are counted so above.`,
     ...(showsLanes ? ["", laneTable(lanes, columns)] : []),
     ...findings.flatMap(({ kind, lane, count, ids, means, whatToDo }) => [
       "",

@@ -133,7 +133,7 @@ export function sagaText(saga: Omit<SagaDetail, "state">, columns?: number): str
     ["next due", saga.status === "failed" ? null : saga.dueAt],
     ["deadline", saga.deadlineAt],
     ["claimed by", saga.claimedBy === null ? null : `${saga.claimedBy} until ${saga.claimedUntil ?? "?"}`],
-    ["pending input", saga.waitingMail === 0 ? null : String(saga.waitingMail)],
+    ["pending input", saga.pendingInputs === 0 ? null : String(saga.pendingInputs)],
     ["created", saga.createdAt],
     ["changed", saga.updatedAt],
     ["completed", saga.completedAt],

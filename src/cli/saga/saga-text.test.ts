@@ -65,7 +65,7 @@ const parked: Omit<SagaDetail, "state"> = {
     resolution: null,
   },
   children: [],
-  waitingMail: 0,
+  pendingInputs: 0,
 };
 
 test("a failed undo is told as such, with commands that name the step", () => {

@@ -181,11 +181,11 @@ export function deliveryStatements(schema: string) {
   const settled = "unnest($4::text::integer[], $5::text::bigint[], $6::text::text[])";
   const retrySql = (condition: string): string => `kept as (
          update ${schema}.queue as row
-            set attempts = row.attempts + failure.charge, last_error = failure.error,
+            set attempts = row.attempts + failure.counted_attempts, last_error = failure.error,
                 due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
            from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::double precision[],
                        $8::text::smallint[], $9::text::text[])
-                as failure (lane, seq, id, delay_ms, charge, error)
+                as failure (lane, seq, id, delay_ms, counted_attempts, error)
           where ${sameRow("failure")} and ${condition}
        )`;
   return {

@@ -189,7 +189,7 @@ create table receipt (
 create index receipt_lane on receipt (lane, last_seq);
 
 -- The workers that share the lanes of a scope. Scope 0 is the outbox; scope g is consumer group g.
--- process, place and backend identify the operating system process, its machine and its session on this server. Another
+-- process, location and backend identify the operating system process, its machine and its session on this server. Another
 -- worker on the same machine can see that the process is dead and need not wait for the end of its lease.
 create table member (
   id           text not null,
@@ -198,7 +198,7 @@ create table member (
   joined_at    timestamptz not null default clock_timestamp(),
   lease_until  timestamptz not null, -- covers every lane that the member owns
   process      text,
-  place        text,
+  location     text,
   backend      integer,
   constraint member_pkey primary key (id)
 );
@@ -314,13 +314,13 @@ set enable_seqscan to 'off'
 as $function$
 begin
   return query
-  with place as materialized (
+  with found as materialized (
     select message.lane::integer as lane, message.seq from message where message.id = wanted
     union
     select again.lane, again.seq from outbox as again where again.again and again.message_id = wanted
   ), failed as materialized (
     select row.lane, row.seq, row.due_at, row.attempts
-      from place join outbox as row on row.lane = place.lane and row.seq = place.seq
+      from found join outbox as row on row.lane = found.lane and row.seq = found.seq
      where row.message_id = wanted and row.attempts > 0
        and row.due_at > clock_timestamp() and row.due_at < 'infinity'
        for update of row
@@ -661,7 +661,7 @@ create table saga_instance (
   traceparent             text not null, -- W3C trace context of the message that started it
   message_correlation_id  text not null, -- the correlation id of the messages it sends
   parent_id               text, -- of a child saga: the instance that started it …
-  parent_place            text, -- … and the step that did
+  parent_step             text, -- … and the step that did
   due_at                  timestamptz, -- when it must run again; null while it waits for input only
   claimed_by              text, -- the worker that runs it …
   claimed_until           timestamptz, -- … and the end of its lease
@@ -672,7 +672,7 @@ create table saga_instance (
   attachments             text[], -- blobs it refers to, if its input and state are encrypted
   subject                 text, -- keyed hash of its data subject; its input and state are encrypted then
   constraint saga_instance_pkey primary key (id),
-  constraint saga_instance_check check (((parent_id is null) = (parent_place is null))),
+  constraint saga_instance_check check (((parent_id is null) = (parent_step is null))),
   constraint saga_instance_check1 check (((completed_at is not null) = (status = any (array['completed'::text, 'compensated'::text])))),
   constraint saga_instance_claims_check check ((claims >= 0)),
   constraint saga_instance_correlation_id_check check (((correlation_id <> ''::text) and (length(correlation_id) <= 255))),
@@ -696,7 +696,7 @@ create trigger saga_instance_attachments after insert or update of input, state 
 -- Pending input: input for an instance that could not be applied at once. The instance does not exist yet
 -- (correlation_id is set), no worker here knows its version, a child has ended, or an operator has acted (saga_id is
 -- set). Exactly one of saga_id and correlation_id is set.
-create table saga_mail (
+create table saga_input (
   id              text not null, -- the id of the message, or one made for the input
   saga_type       text not null,
   saga_id         text,
@@ -705,14 +705,14 @@ create table saga_mail (
   input           json not null,
   arrived_at      timestamptz not null default clock_timestamp(),
   expires_at      timestamptz not null,
-  constraint saga_mail_pkey primary key (id, saga_type),
-  constraint saga_mail_check check (((saga_id is null) <> (correlation_id is null))),
-  constraint saga_mail_id_check check ((id <> ''::text))
+  constraint saga_input_pkey primary key (id, saga_type),
+  constraint saga_input_check check (((saga_id is null) <> (correlation_id is null))),
+  constraint saga_input_id_check check ((id <> ''::text))
 ) with (vacuum_truncate=off);
 
-create index saga_mail_expires on saga_mail (expires_at);
-create index saga_mail_saga on saga_mail (saga_id, arrived_at) where (saga_id is not null);
-create index saga_mail_unclaimed on saga_mail (saga_type, correlation_id) where (saga_id is null);
+create index saga_input_expires on saga_input (expires_at);
+create index saga_input_saga on saga_input (saga_id, arrived_at) where (saga_id is not null);
+create index saga_input_unclaimed on saga_input (saga_type, correlation_id) where (saga_id is null);
 
 -- Failures that an operator has to decide about. A failed instance has exactly one open incident, any other has none.
 create table saga_incident (
@@ -766,7 +766,7 @@ create table dead_letter (
   error_message   text not null,
   stack_trace     text,
   fingerprint     text, -- a hash of the cause; dead letters of one cause are shown as one group
-  place           bigint not null default '-1'::integer, -- the seq of the message, which is its order inside its key; set by a trigger; 0 if there is no key or no such message in the archive
+  key_order       bigint not null default '-1'::integer, -- the seq of the message, which is its order inside its key; set by a trigger; 0 if there is no key or no such message in the archive
   failed_at       timestamptz not null default clock_timestamp(),
   closed_at       timestamptz,
   closed_as       text,
@@ -786,13 +786,13 @@ create index dead_letter_closed_cause on dead_letter (fingerprint, closed_as) wh
 create index dead_letter_failed on dead_letter (failed_at);
 create index dead_letter_message on dead_letter (message_id);
 create index dead_letter_open on dead_letter (failed_at) where (closed_at is null);
-create index dead_letter_open_cause on dead_letter (fingerprint, place, written_at, message_id) include (failed_at) where (closed_at is null);
-create index dead_letter_open_key on dead_letter (hashtextextended(key, (0)::bigint), place, written_at) where ((closed_at is null) and (key is not null));
-create trigger dead_letter_place before insert on dead_letter for each row execute function dead_letter_find_place();
+create index dead_letter_open_cause on dead_letter (fingerprint, key_order, written_at, message_id) include (failed_at) where (closed_at is null);
+create index dead_letter_open_key on dead_letter (hashtextextended(key, (0)::bigint), key_order, written_at) where ((closed_at is null) and (key is not null));
+create trigger dead_letter_key_order before insert on dead_letter for each row execute function dead_letter_find_key_order();
 
--- Fills in `place`. A message that is dead-lettered again keeps its first place: the copy that the archive has by then
+-- Fills in `key_order`. A message that is dead-lettered again keeps its first value: the copy that the archive has by then
 -- may have been written by a replay, with a higher seq.
-create function dead_letter_find_place()
+create function dead_letter_find_key_order()
 returns trigger
 language plpgsql
 security definer
@@ -800,9 +800,9 @@ set search_path to 'pg_catalog', 'pg_temp'
 set enable_seqscan to 'off'
 as $function$
 begin
-  new.place := case when new.key is null then 0 else coalesce(
-    (select min(earlier.place) from dead_letter as earlier
-      where earlier.message_id = new.message_id and earlier.place >= 0),
+  new.key_order := case when new.key is null then 0 else coalesce(
+    (select min(earlier.key_order) from dead_letter as earlier
+      where earlier.message_id = new.message_id and earlier.key_order >= 0),
     (select min(message.seq) from message where message.id = new.message_id and message.seq > 0), 0) end;
   return new;
 end
@@ -812,16 +812,16 @@ $function$;
 -- The dead letter keeps the old data and the archive has the new copy, so there is no payload here. The row is deleted
 -- with its dead letter.
 create table dead_letter_edit (
-  letter_id    bigint not null,
-  edited_at    timestamptz not null default clock_timestamp(),
-  actor        text not null,
-  reason       text not null,
-  before_hash  text not null,
-  after_hash   text not null,
-  contract     text, -- name and version of the contract the data was checked against; null if it was not checked
-  kept_on      date, -- the day of the message copy with the new data
-  constraint dead_letter_edit_pkey primary key (letter_id),
-  constraint dead_letter_edit_letter_id_fkey foreign key (letter_id) references dead_letter(id) on delete cascade,
+  dead_letter_id  bigint not null,
+  edited_at       timestamptz not null default clock_timestamp(),
+  actor           text not null,
+  reason          text not null,
+  before_hash     text not null,
+  after_hash      text not null,
+  contract        text, -- name and version of the contract the data was checked against; null if it was not checked
+  kept_on         date, -- the day of the message copy with the new data
+  constraint dead_letter_edit_pkey primary key (dead_letter_id),
+  constraint dead_letter_edit_dead_letter_id_fkey foreign key (dead_letter_id) references dead_letter(id) on delete cascade,
   constraint dead_letter_edit_actor_check check ((actor <> ''::text)),
   constraint dead_letter_edit_after_hash_check check ((after_hash ~ '^[0-9a-f]{64}$'::text)),
   constraint dead_letter_edit_before_hash_check check ((before_hash ~ '^[0-9a-f]{64}$'::text)),
@@ -829,8 +829,8 @@ create table dead_letter_edit (
   constraint dead_letter_edit_reason_check check ((reason <> ''::text))
 );
 
--- Makes the outbox row that held back its key due again, in its old place. Returns whether there was such a row.
-create function dead_letter_rearm(letter_id bigint)
+-- Makes the outbox row that held back its key due again, in its old position. Returns whether there was such a row.
+create function dead_letter_rearm(dead_letter_id bigint)
 returns boolean
 language plpgsql
 security definer
@@ -841,7 +841,7 @@ begin
      set attempts = 0, due_at = clock_timestamp(),
          expires_at = case when held.expires_at > clock_timestamp() then held.expires_at end
     from dead_letter as letter
-   where letter.id = letter_id and letter.closed_as = 'replayed'
+   where letter.id = dead_letter_id and letter.closed_as = 'replayed'
      and held.lane = letter.held_lane and held.seq = letter.held_seq and held.due_at = 'infinity';
   return found;
 end
@@ -849,7 +849,7 @@ $function$;
 
 -- Deletes the outbox row of a discarded dead letter, so that later messages of its key are sent. Returns whether there
 -- was such a row.
-create function dead_letter_free_key(letter_id bigint)
+create function dead_letter_free_key(dead_letter_id bigint)
 returns boolean
 language plpgsql
 security definer
@@ -858,7 +858,7 @@ as $function$
 begin
   delete from outbox as held
    using dead_letter as letter
-   where letter.id = letter_id and letter.closed_as = 'discarded'
+   where letter.id = dead_letter_id and letter.closed_as = 'discarded'
      and held.lane = letter.held_lane and held.seq = letter.held_seq and held.due_at = 'infinity';
   return found;
 end
@@ -868,7 +868,7 @@ $function$;
 -- the archive has no copy of it. Content that differs from the dead letter's must match its edit. Such a copy gets seq 0,
 -- because it never was in the outbox: only the dead letter's own consumer receives it again. Rows move to younger
 -- copies only, so data that is edited back to an earlier text gets a copy of its own. Returns the day of the copy.
-create function dead_letter_keep_copy(letter_id bigint, in_lane smallint, content text, in_stream bigint default null::bigint)
+create function dead_letter_keep_copy(dead_letter_id bigint, in_lane smallint, content text, in_stream bigint default null::bigint)
 returns date
 language plpgsql
 security definer
@@ -881,12 +881,12 @@ declare
   wanted text;
 begin
   select * into letter from dead_letter as one
-   where one.id = letter_id and one.closed_as = 'replayed';
+   where one.id = dead_letter_id and one.closed_as = 'replayed';
   if letter.id is null then return null; end if;
   wanted := coalesce(content, letter.data);
   if wanted <> letter.data and not exists (
        select 1 from dead_letter_edit as edit
-        where edit.letter_id = letter.id and edit.after_hash = encode(sha256(convert_to(wanted, 'UTF8')), 'hex')) then
+        where edit.dead_letter_id = letter.id and edit.after_hash = encode(sha256(convert_to(wanted, 'UTF8')), 'hex')) then
     raise exception 'letter % has no edit with these data', letter.id using errcode = 'check_violation';
   end if;
   select message.written_on into kept from message
@@ -908,14 +908,14 @@ begin
             letter.traceparent, letter.source, letter.target, letter.priority, letter.max_attempts,
             letter.held_lane is not null, letter.headers, wanted, letter.written_at, null);
   end if;
-  update dead_letter_edit as edit set kept_on = kept where edit.letter_id = letter.id;
+  update dead_letter_edit as edit set kept_on = kept where edit.dead_letter_id = letter.id;
   return kept;
 end
 $function$;
 
 -- Points the outbox row that held the key of an edited dead letter to the copy with the new data. The row keeps its
--- place. Returns whether there was such a row.
-create function dead_letter_move_place(letter_id bigint, to_day date)
+-- position. Returns whether there was such a row.
+create function dead_letter_move_row(dead_letter_id bigint, to_day date)
 returns boolean
 language plpgsql
 security definer
@@ -925,7 +925,7 @@ begin
   update outbox as held
      set written_on = to_day
     from dead_letter as letter, dead_letter_edit as edit
-   where letter.id = dead_letter_move_place.letter_id and edit.letter_id = letter.id and letter.closed_as = 'replayed'
+   where letter.id = dead_letter_move_row.dead_letter_id and edit.dead_letter_id = letter.id and letter.closed_as = 'replayed'
      and held.lane = letter.held_lane and held.seq = letter.held_seq and held.due_at = 'infinity'
      and held.written_on < to_day;
   return found;
@@ -1441,12 +1441,12 @@ select flow, message_id, correlation_id, type, causation_id, source, happened_at
 
 create view masked_saga_instance with (security_barrier) as
 select id, saga_type, definition_version, status, current_step, waits_for, waiting_since, version, retry_count,
-       last_error is not null as has_error, trace_id, message_correlation_id, parent_id, parent_place, due_at,
+       last_error is not null as has_error, trace_id, message_correlation_id, parent_id, parent_step, due_at,
        claimed_by, claimed_until, created_at, updated_at, completed_at
   from saga_instance;
 
-create view masked_saga_mail with (security_barrier) as
-select id, saga_type, saga_id, arrived_at, expires_at from saga_mail;
+create view masked_saga_input with (security_barrier) as
+select id, saga_type, saga_id, arrived_at, expires_at from saga_input;
 
 create view masked_saga_incident with (security_barrier) as
 select id, saga_id, steps, opened_at, closed_at from saga_incident;
@@ -1494,7 +1494,7 @@ begin
     select relname from pg_class
      where relnamespace = '"sagabox"'::regnamespace
        and relname = any(array['outbox', 'queue', 'scheduled', 'published_id', 'consumer_inbox', 'dead_letter', 'saga_instance',
-                               'saga_mail', 'saga_incident', 'reply', 'flow_event', 'blob', 'blob_use', 'subject_key'])
+                               'saga_input', 'saga_incident', 'reply', 'flow_event', 'blob', 'blob_use', 'subject_key'])
        and pg_relation_size(oid) < pages * current_setting('block_size')::bigint
      order by relname
   loop
@@ -1537,10 +1537,10 @@ begin
         select mark || n, mark, 1, mark || n, 'completed', '{}', '{}', padding, '', '', '', clock_timestamp()
           from generate_series(1, 4 * pages) as n;
         delete from saga_instance where saga_type = mark;
-      when 'saga_mail' then
-        insert into saga_mail (id, saga_type, saga_id, cause, input, expires_at)
+      when 'saga_input' then
+        insert into saga_input (id, saga_type, saga_id, cause, input, expires_at)
         select mark || n, mark, mark, padding, '{}', 'infinity' from generate_series(1, 4 * pages) as n;
-        delete from saga_mail where saga_id = mark;
+        delete from saga_input where saga_id = mark;
       when 'saga_incident' then
         insert into saga_incident (id, saga_id, steps, error, closed_at, resolution)
         overriding system value

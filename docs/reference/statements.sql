@@ -146,11 +146,11 @@ select row.lane, row.seq::text, row.message_id as id,
     as orphan,
     not row.again and exists (select 1 from "sagabox".message
         where message.id = row.message_id and message.written_on = row.written_on
-          and (message.lane, message.seq) <> (row.lane, row.seq) and message.seq > 0 offset 0) as stranger,
+          and (message.lane, message.seq) <> (row.lane, row.seq) and message.seq > 0 offset 0) as is_mismatch,
     row.due_at = 'infinity' and not exists (
       select 1 from "sagabox".dead_letter as letter
         where letter.message_id = row.message_id and letter.closed_at is null
-          and letter.held_lane = row.lane and letter.held_seq = row.seq offset 0) as held_by_nobody
+          and letter.held_lane = row.lane and letter.held_seq = row.seq offset 0) as is_stale_block
   from "sagabox".outbox as row
   where (row.lane, row.seq) > ($1::integer, $2::text::bigint) and row.written_on >= $4::text::date
   order by row.lane, row.seq
@@ -158,7 +158,7 @@ select row.lane, row.seq::text, row.message_id as id,
 
 -- sagabox.conservation.queue
 select row.lane, row.seq::text, row.message_id as id,
-    not exists (select 1 from "sagabox".consumer_group where id = row.lane / 256) as nobodys,
+    not exists (select 1 from "sagabox".consumer_group where id = row.lane / 256) as has_no_group,
     not exists (select 1 from "sagabox".message
         where message.id = row.message_id and message.written_on = row.written_on offset 0)
     as orphan
@@ -181,7 +181,7 @@ select letter.id::text as letter, letter.message_id as id, letter.held_lane as l
     letter.closed_at is null and letter.held_lane is not null and not exists (
       select 1 from "sagabox".outbox as row
         where row.lane = letter.held_lane and row.seq = letter.held_seq
-            and row.due_at = 'infinity' offset 0) as lost_place,
+            and row.due_at = 'infinity' offset 0) as lacks_row,
     letter.closed_as = 'replayed' and letter.origin = 'consumer' and letter.kind = 'command'
     and not exists (select 1 from "sagabox".consumer_inbox as inbox
         where inbox.consumer_name = letter.consumer and inbox.event_id = letter.message_id offset 0)
@@ -361,13 +361,13 @@ select count(*)::integer as count
 select id::text, consumer, type, reason, error_type, error_message
   from "sagabox".dead_letter
   where fingerprint is null and closed_at is null
-  order by place, written_at, message_id
+  order by key_order, written_at, message_id
   limit $1::integer;
 
 -- sagabox.dead_letter_admin.set_fingerprints
 update "sagabox".dead_letter as letter
   set fingerprint = given.fingerprint,
-    place = case when letter.place >= 0 then letter.place else coalesce(
+    key_order = case when letter.key_order >= 0 then letter.key_order else coalesce(
           (select min(message.seq) from "sagabox".message
               where message.id = letter.message_id and message.seq > 0 and letter.key is not null), 0) end
   from unnest($1::text::bigint[], $2::text::text[]) as given (id, fingerprint)
@@ -586,7 +586,7 @@ select letter.id::text, letter.reason, letter.error_type, left(letter.error_mess
         edit.actor, edit.reason as why, edit.before_hash,
     edit.after_hash, edit.contract
   from "sagabox".dead_letter as letter
-  left join "sagabox".dead_letter_edit as edit on edit.letter_id = letter.id
+  left join "sagabox".dead_letter_edit as edit on edit.dead_letter_id = letter.id
   where letter.message_id = $1::text and letter.origin = $2::text and letter.consumer is not distinct from $3::text
   order by letter.id
   limit 100;
@@ -600,14 +600,14 @@ select to_char(log.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'
   limit 100;
 
 -- sagabox.dead_letter_admin.waiting
-with place as materialized (
+with found as materialized (
   select message.lane::integer as lane, message.seq from "sagabox".message where message.id = $1::text
   union
   select again.lane, again.seq from "sagabox".outbox as again where again.again and again.message_id = $1::text
 )
 select 'outbox' as "table", moving.lane, moving.seq::text, null::text as consumer, moving.type, moving.attempts
-  from place
-  join "sagabox".outbox as moving on moving.lane = place.lane and moving.seq = place.seq
+  from found
+  join "sagabox".outbox as moving on moving.lane = found.lane and moving.seq = found.seq
   where moving.message_id = $1::text and moving.due_at < 'infinity'
 union all
 select 'queue', moving.lane, moving.seq::text, reader.name, moving.type, moving.attempts
@@ -1415,7 +1415,7 @@ grant insert, select ("id", "message_id", "origin", "consumer", "closed_at", "re
 grant select, insert, update ("outcome", "body", "arrived_at") on table "sagabox"."reply" to "sagabox_consumer";
 grant select, insert, update ("open") on table "sagabox"."flow_event" to "sagabox_consumer";
 grant select, insert, update ("status", "state", "current_step", "waits_for", "waiting_since", "last_error", "retry_count", "due_at", "version", "claims", "updated_at", "completed_at", "claimed_by", "claimed_until", "attachments") on table "sagabox"."saga_instance" to "sagabox_saga";
-grant select, insert, update ("saga_id", "correlation_id"), delete on table "sagabox"."saga_mail" to "sagabox_saga";
+grant select, insert, update ("saga_id", "correlation_id"), delete on table "sagabox"."saga_input" to "sagabox_saga";
 grant select, insert, update ("steps", "error", "closed_at", "resolution") on table "sagabox"."saga_incident" to "sagabox_saga";
 grant insert ("saga_id", "version", "event_type", "step", "old_status", "new_status", "note", "cause", "user_id", "reason", "trace_id", "input", "metadata", "old_state", "new_state") on table "sagabox"."saga_audit_log" to "sagabox_saga";
 grant usage on sequence "sagabox"."saga_audit_log_seq" to "sagabox_saga";
@@ -1431,7 +1431,7 @@ grant select on table "sagabox"."masked_dead_letter" to "sagabox_viewer";
 grant select on table "sagabox"."masked_reply" to "sagabox_viewer";
 grant select on table "sagabox"."masked_flow_event" to "sagabox_viewer";
 grant select on table "sagabox"."masked_saga_instance" to "sagabox_viewer";
-grant select on table "sagabox"."masked_saga_mail" to "sagabox_viewer";
+grant select on table "sagabox"."masked_saga_input" to "sagabox_viewer";
 grant select on table "sagabox"."masked_saga_incident" to "sagabox_viewer";
 grant select on table "sagabox"."masked_saga_audit_log" to "sagabox_viewer";
 grant select on table "sagabox"."masked_audit_log" to "sagabox_viewer";
@@ -1452,12 +1452,12 @@ grant select ("id", "kind", "type", "schema_version", "topic", "saga_id", "corre
 grant select ("consumer_name", "event_id", "source_topic", "event_type", "consumed_at", "processing_duration_ms", "effect", "effect_of", "undone_by") on table "sagabox"."consumer_inbox" to "sagabox_viewer";
 grant select ("id", "origin", "consumer", "message_id", "kind", "type", "schema_version", "topic", "saga_id", "correlation_id", "causation_id", "traceparent", "source", "priority", "attempts", "max_attempts", "reason", "error_type", "written_at", "expires_at", "failed_at", "closed_at", "closed_as", "held_lane") on table "sagabox"."dead_letter" to "sagabox_viewer";
 grant select ("id", "saga_type", "status", "current_step", "completed_at") on table "sagabox"."saga_instance" to "sagabox_viewer";
-grant select, update ("closed_at", "closed_as", "fingerprint", "place") on table "sagabox"."dead_letter" to "sagabox_operator";
-grant select, insert ("letter_id", "actor", "reason", "before_hash", "after_hash", "contract") on table "sagabox"."dead_letter_edit" to "sagabox_operator";
+grant select, update ("closed_at", "closed_as", "fingerprint", "key_order") on table "sagabox"."dead_letter" to "sagabox_operator";
+grant select, insert ("dead_letter_id", "actor", "reason", "before_hash", "after_hash", "contract") on table "sagabox"."dead_letter_edit" to "sagabox_operator";
 grant execute on function "sagabox"."dead_letter_rearm" to "sagabox_operator";
 grant execute on function "sagabox"."dead_letter_free_key" to "sagabox_operator";
 grant execute on function "sagabox"."dead_letter_keep_copy" to "sagabox_operator";
-grant execute on function "sagabox"."dead_letter_move_place" to "sagabox_operator";
+grant execute on function "sagabox"."dead_letter_move_row" to "sagabox_operator";
 grant execute on function "sagabox"."dead_letter_bury_delivery" to "sagabox_operator";
 grant execute on function "sagabox"."dead_letter_bury_waiting" to "sagabox_operator";
 grant select ("id", "kind", "type", "schema_version", "topic", "key", "saga_id", "correlation_id", "causation_id", "traceparent", "source", "priority", "max_attempts", "lane", "stream", "headers", "written_at", "expires_at", "seq", "written_on", "ctid") on table "sagabox"."message" to "sagabox_operator";
@@ -1474,7 +1474,7 @@ grant execute on function "sagabox"."lock_subscriptions" to "sagabox_operator";
 grant select ("ctid", "consumer_name", "event_id", "consumed_at", "processing_duration_ms", "effect", "effect_of", "undone_by") on table "sagabox"."consumer_inbox" to "sagabox_operator";
 grant select, update ("open") on table "sagabox"."flow_event" to "sagabox_operator";
 grant select, update ("updated_at") on table "sagabox"."saga_instance" to "sagabox_operator";
-grant select, insert on table "sagabox"."saga_mail" to "sagabox_operator";
+grant select, insert on table "sagabox"."saga_input" to "sagabox_operator";
 grant select on table "sagabox"."saga_incident" to "sagabox_operator";
 grant select on table "sagabox"."saga_definition" to "sagabox_operator";
 grant select, insert ("saga_id", "version", "event_type", "step", "old_status", "new_status", "note", "cause", "user_id", "reason", "trace_id", "input", "metadata", "old_state", "new_state") on table "sagabox"."saga_audit_log" to "sagabox_operator";
@@ -1494,7 +1494,7 @@ grant select ("message_id", "written_on", "last_error"), update ("last_error") o
 grant select ("request_id", "outcome", "body"), update ("body") on table "sagabox"."reply" to "sagabox_privacy";
 grant select on table "sagabox"."blob_chunk" to "sagabox_privacy";
 grant select, update ("status", "due_at", "claimed_by", "claimed_until", "claims", "version", "updated_at", "last_error", "completed_at") on table "sagabox"."saga_instance" to "sagabox_privacy";
-grant select on table "sagabox"."saga_mail" to "sagabox_privacy";
+grant select on table "sagabox"."saga_input" to "sagabox_privacy";
 grant select, insert, update ("error", "closed_at", "resolution") on table "sagabox"."saga_incident" to "sagabox_privacy";
 grant insert ("saga_id", "version", "event_type", "step", "old_status", "new_status", "note", "cause", "user_id", "reason", "trace_id", "input", "metadata", "old_state", "new_state"), select ("saga_id") on table "sagabox"."saga_audit_log" to "sagabox_privacy";
 grant usage on sequence "sagabox"."saga_audit_log_seq" to "sagabox_privacy";
@@ -1538,7 +1538,7 @@ select instance.id, instance.saga_type as type, instance.definition_version as "
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
     instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
     instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
-    instance.parent_place as "parentStep", to_char(instance.due_at at time zone 'UTC',
+    instance.parent_step as "parentStep", to_char(instance.due_at at time zone 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
     to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
         to_char(instance.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
@@ -1553,7 +1553,7 @@ select instance.id, instance.saga_type as type, instance.definition_version as "
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
     instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
     instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
-    instance.parent_place as "parentStep", to_char(instance.due_at at time zone 'UTC',
+    instance.parent_step as "parentStep", to_char(instance.due_at at time zone 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
     to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
         to_char(instance.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
@@ -1572,14 +1572,14 @@ select instance.id, instance.saga_type as type, instance.definition_version as "
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
     instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
     instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
-    instance.parent_place as "parentStep", to_char(instance.due_at at time zone 'UTC',
+    instance.parent_step as "parentStep", to_char(instance.due_at at time zone 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
     to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
         to_char(instance.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
     to_char(instance.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "updatedAt",
         to_char(instance.completed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "completedAt",
         instance.input::text as input, instance.state::text as state,
-    (select count(*)::integer from "sagabox".saga_mail as mail where mail.saga_id = instance.id) as mail
+    (select count(*)::integer from "sagabox".saga_input as pending where pending.saga_id = instance.id) as "pendingInputs"
   from "sagabox".saga_instance as instance where instance.id = $1::text;
 
 -- sagabox.admin.children
@@ -1589,7 +1589,7 @@ select instance.id, instance.saga_type as type, instance.definition_version as "
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
     instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
     instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
-    instance.parent_place as "parentStep", to_char(instance.due_at at time zone 'UTC',
+    instance.parent_step as "parentStep", to_char(instance.due_at at time zone 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
     to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
         to_char(instance.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
@@ -1631,10 +1631,10 @@ select incident.id::text, incident.saga_id as "sagaId", instance.saga_type as ty
 -- sagabox.admin.stuck
 with horizon as materialized (
   select clock_timestamp() as now, clock_timestamp() - $1::double precision * interval '1 ms' as at),
-mailed as materialized (
-  select mail.saga_id, min(mail.arrived_at) as since from "sagabox".saga_mail as mail
-    where mail.saga_id is not null and mail.arrived_at < (select at from horizon)
-    group by mail.saga_id),
+overdue as materialized (
+  select pending.saga_id, min(pending.arrived_at) as since from "sagabox".saga_input as pending
+    where pending.saga_id is not null and pending.arrived_at < (select at from horizon)
+    group by pending.saga_id),
 suspects as (
   select id from "sagabox".saga_instance where completed_at is null and status = 'failed'
   union
@@ -1644,7 +1644,7 @@ suspects as (
   union
   select id from "sagabox".saga_instance where due_at < (select at from horizon)
   union
-  select saga_id from mailed),
+  select saga_id from overdue),
 judged as (
   select instance.id, instance.saga_type as type, instance.definition_version as "definitionVersion",
       instance.correlation_id as "correlationId", instance.status, instance.current_step as "currentStep",
@@ -1652,27 +1652,27 @@ judged as (
           'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
       instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
       instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
-      instance.parent_place as "parentStep", to_char(instance.due_at at time zone 'UTC',
+      instance.parent_step as "parentStep", to_char(instance.due_at at time zone 'UTC',
           'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
       to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
           to_char(instance.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
       to_char(instance.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "updatedAt",
           to_char(instance.completed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "completedAt",
-      to_char(least(mailed.since, case when instance.due_at < horizon.at then instance.due_at end) at time zone 'UTC',
+      to_char(least(overdue.since, case when instance.due_at < horizon.at then instance.due_at end) at time zone 'UTC',
           'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "overdueSince",
       case when instance.status = 'failed' then instance.state::text end as state,
       case
       when instance.status = 'failed' then 'incident'
-      when (instance.due_at < horizon.at or mailed.since is not null)
+      when (instance.due_at < horizon.at or overdue.since is not null)
       and instance.claimed_until > horizon.now then 'held'
-      when instance.due_at < horizon.at or mailed.since is not null then 'unclaimed'
+      when instance.due_at < horizon.at or overdue.since is not null then 'unclaimed'
       when instance.completed_at is null and instance.updated_at < horizon.at
       and instance.waits_for !~ '^(wait|delay|child):' then 'slow'
       end as reason
     from suspects
     join "sagabox".saga_instance as instance on instance.id = suspects.id
     cross join horizon
-    left join mailed on mailed.saga_id = instance.id)
+    left join overdue on overdue.saga_id = instance.id)
 select * from judged
   where reason is not null and ($2::text is null or type = $2::text)
   order by array_position(array['incident', 'unclaimed', 'held', 'slow'], reason), "updatedAt"
@@ -2181,51 +2181,51 @@ update "sagabox".dead_letter as letter
 
 -- sagabox.dead_letter.list_in_order: without a filter
 with looked as materialized (
-  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
+  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.key_order,
       letter.written_at, letter.held_lane
     from "sagabox".dead_letter as letter
     where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
-      and (letter.place, letter.written_at, letter.message_id) > ($3::text::bigint, $4::text::timestamptz, $5::text)
+      and (letter.key_order, letter.written_at, letter.message_id) > ($3::text::bigint, $4::text::timestamptz, $5::text)
       and true
       and letter.closed_at is null
-    order by letter.place, letter.written_at, letter.message_id
+    order by letter.key_order, letter.written_at, letter.message_id
     limit $6::integer
 ), lined as materialized (
-  select letter.*, lag(letter.place, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
-      letter.key order by letter.place, letter.written_at, letter.message_id) as after_place,
+  select letter.*, lag(letter.key_order, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
+      letter.key order by letter.key_order, letter.written_at, letter.message_id) as after_order,
       lag(letter.written_at, 1, '-infinity'::timestamptz) over (partition by letter.origin, letter.consumer,
-          letter.topic, letter.key order by letter.place, letter.written_at, letter.message_id) as after_at,
+          letter.topic, letter.key order by letter.key_order, letter.written_at, letter.message_id) as after_at,
       lag(letter.message_id, 1, ''::text) over (partition by letter.origin, letter.consumer, letter.topic,
-          letter.key order by letter.place, letter.written_at, letter.message_id) as after_id
+          letter.key order by letter.key_order, letter.written_at, letter.message_id) as after_id
     from looked as letter
 ), judged as materialized (
   select letter.*, letter.key is not null and bool_or(
-        (letter.held_lane is not null and letter.after_place > -2) or exists (
+        (letter.held_lane is not null and letter.after_order > -2) or exists (
           select 1 from "sagabox".dead_letter as earlier
             where letter.key is not null and earlier.closed_at is null and earlier.key is not null
               and hashtextextended(earlier.key, 0) = hashtextextended(letter.key, 0) and earlier.key = letter.key
               and earlier.topic = letter.topic and earlier.origin = letter.origin
               and earlier.consumer is not distinct from letter.consumer
-              and (earlier.place, earlier.written_at, earlier.message_id) < (letter.place, letter.written_at,
+              and (earlier.key_order, earlier.written_at, earlier.message_id) < (letter.key_order, letter.written_at,
                   letter.message_id)
-              and (earlier.place, earlier.written_at, earlier.message_id) > (letter.after_place, letter.after_at,
+              and (earlier.key_order, earlier.written_at, earlier.message_id) > (letter.after_order, letter.after_at,
                   letter.after_id)
-        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.place,
+        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.key_order,
             letter.written_at, letter.message_id) as waits
     from lined as letter
 )
-select letter.id::text, letter.message_id, letter.topic, letter.key, letter.place::text,
+select letter.id::text, letter.message_id, letter.topic, letter.key, letter.key_order::text as "keyOrder",
     to_char(letter.written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at, letter.waits
   from judged as letter
-  order by letter.place, letter.written_at, letter.message_id;
+  order by letter.key_order, letter.written_at, letter.message_id;
 
 -- sagabox.dead_letter.list_in_order: with every filter
 with looked as materialized (
-  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
+  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.key_order,
       letter.written_at, letter.held_lane
     from "sagabox".dead_letter as letter
     where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
-      and (letter.place, letter.written_at, letter.message_id) > ($3::text::bigint, $4::text::timestamptz, $5::text)
+      and (letter.key_order, letter.written_at, letter.message_id) > ($3::text::bigint, $4::text::timestamptz, $5::text)
       and true
       and letter.closed_at is null
       and letter.fingerprint = $7::text
@@ -2240,67 +2240,67 @@ with looked as materialized (
       and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($16::text)) > 0
       and letter.failed_at >= $17::text::timestamptz
       and letter.failed_at < $18::text::timestamptz
-    order by letter.place, letter.written_at, letter.message_id
+    order by letter.key_order, letter.written_at, letter.message_id
     limit $6::integer
 ), lined as materialized (
-  select letter.*, lag(letter.place, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
-      letter.key order by letter.place, letter.written_at, letter.message_id) as after_place,
+  select letter.*, lag(letter.key_order, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
+      letter.key order by letter.key_order, letter.written_at, letter.message_id) as after_order,
       lag(letter.written_at, 1, '-infinity'::timestamptz) over (partition by letter.origin, letter.consumer,
-          letter.topic, letter.key order by letter.place, letter.written_at, letter.message_id) as after_at,
+          letter.topic, letter.key order by letter.key_order, letter.written_at, letter.message_id) as after_at,
       lag(letter.message_id, 1, ''::text) over (partition by letter.origin, letter.consumer, letter.topic,
-          letter.key order by letter.place, letter.written_at, letter.message_id) as after_id
+          letter.key order by letter.key_order, letter.written_at, letter.message_id) as after_id
     from looked as letter
 ), judged as materialized (
   select letter.*, letter.key is not null and bool_or(
-        (letter.held_lane is not null and letter.after_place > -2) or exists (
+        (letter.held_lane is not null and letter.after_order > -2) or exists (
           select 1 from "sagabox".dead_letter as earlier
             where letter.key is not null and earlier.closed_at is null and earlier.key is not null
               and hashtextextended(earlier.key, 0) = hashtextextended(letter.key, 0) and earlier.key = letter.key
               and earlier.topic = letter.topic and earlier.origin = letter.origin
               and earlier.consumer is not distinct from letter.consumer
-              and (earlier.place, earlier.written_at, earlier.message_id) < (letter.place, letter.written_at,
+              and (earlier.key_order, earlier.written_at, earlier.message_id) < (letter.key_order, letter.written_at,
                   letter.message_id)
-              and (earlier.place, earlier.written_at, earlier.message_id) > (letter.after_place, letter.after_at,
+              and (earlier.key_order, earlier.written_at, earlier.message_id) > (letter.after_order, letter.after_at,
                   letter.after_id)
-        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.place,
+        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.key_order,
             letter.written_at, letter.message_id) as waits
     from lined as letter
 )
-select letter.id::text, letter.message_id, letter.topic, letter.key, letter.place::text,
+select letter.id::text, letter.message_id, letter.topic, letter.key, letter.key_order::text as "keyOrder",
     to_char(letter.written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as written_at, letter.waits
   from judged as letter
-  order by letter.place, letter.written_at, letter.message_id;
+  order by letter.key_order, letter.written_at, letter.message_id;
 
 -- sagabox.dead_letter.close_in_order
 with given as materialized (
   select * from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[]) as given (id, lane, stream)
 ), looked as materialized (
-  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
+  select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.key_order,
       letter.written_at, letter.held_lane, given.lane, given.stream
     from given
     join "sagabox".dead_letter as letter on letter.id = given.id
     where letter.closed_at is null
 ), lined as materialized (
-  select letter.*, lag(letter.place, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
-      letter.key order by letter.place, letter.written_at, letter.message_id) as after_place,
+  select letter.*, lag(letter.key_order, 1, -2::bigint) over (partition by letter.origin, letter.consumer, letter.topic,
+      letter.key order by letter.key_order, letter.written_at, letter.message_id) as after_order,
       lag(letter.written_at, 1, '-infinity'::timestamptz) over (partition by letter.origin, letter.consumer,
-          letter.topic, letter.key order by letter.place, letter.written_at, letter.message_id) as after_at,
+          letter.topic, letter.key order by letter.key_order, letter.written_at, letter.message_id) as after_at,
       lag(letter.message_id, 1, ''::text) over (partition by letter.origin, letter.consumer, letter.topic,
-          letter.key order by letter.place, letter.written_at, letter.message_id) as after_id
+          letter.key order by letter.key_order, letter.written_at, letter.message_id) as after_id
     from looked as letter
 ), judged as materialized (
   select letter.*, letter.key is not null and bool_or(
-        (letter.held_lane is not null and letter.after_place > -2) or exists (
+        (letter.held_lane is not null and letter.after_order > -2) or exists (
           select 1 from "sagabox".dead_letter as earlier
             where letter.key is not null and earlier.closed_at is null and earlier.key is not null
               and hashtextextended(earlier.key, 0) = hashtextextended(letter.key, 0) and earlier.key = letter.key
               and earlier.topic = letter.topic and earlier.origin = letter.origin
               and earlier.consumer is not distinct from letter.consumer
-              and (earlier.place, earlier.written_at, earlier.message_id) < (letter.place, letter.written_at,
+              and (earlier.key_order, earlier.written_at, earlier.message_id) < (letter.key_order, letter.written_at,
                   letter.message_id)
-              and (earlier.place, earlier.written_at, earlier.message_id) > (letter.after_place, letter.after_at,
+              and (earlier.key_order, earlier.written_at, earlier.message_id) > (letter.after_order, letter.after_at,
                   letter.after_id)
-        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.place,
+        )) over (partition by letter.origin, letter.consumer, letter.topic, letter.key order by letter.key_order,
             letter.written_at, letter.message_id) as waits
     from lined as letter
 ), locked as materialized (
@@ -2312,7 +2312,7 @@ with given as materialized (
 ), free as materialized (
   select letter.*,
       letter.key is null or bool_and(letter.id in (select id from locked)) over (partition by letter.origin,
-          letter.consumer, letter.topic, letter.key order by letter.place, letter.written_at,
+          letter.consumer, letter.topic, letter.key order by letter.key_order, letter.written_at,
           letter.message_id) as in_line
     from judged as letter
     left join "sagabox".consumer_group as reader on reader.name = letter.consumer
@@ -2349,9 +2349,9 @@ select given.id::text,
   from unnest($1::text::bigint[], $2::text::smallint[], $3::text::bigint[], $4::text::text[])
     as given (id, lane, stream, data);
 
--- sagabox.dead_letter.move_place
+-- sagabox.dead_letter.move_row
 select given.id::text from unnest($1::text::bigint[], $2::text::date[]) as given (id, day)
-  where "sagabox".dead_letter_move_place(given.id, given.day);
+  where "sagabox".dead_letter_move_row(given.id, given.day);
 
 -- sagabox.dead_letter.send
 insert into "sagabox".outbox
@@ -2365,7 +2365,7 @@ select true, sorted.lane, nextval('"sagabox".outbox_seq'), sorted.stream, sorted
       from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[], $4::text::date[])
         as given (id, lane, stream, written_on)
       join "sagabox".dead_letter as letter on letter.id = given.id
-      order by letter.place, letter.written_at, letter.message_id) as sorted
+      order by letter.key_order, letter.written_at, letter.message_id) as sorted
   returning message_id, lane, seq::text;
 
 -- sagabox.dead_letter.deliver
@@ -2379,11 +2379,11 @@ select reader.id * 256 + given.lane, given.stream, letter.topic, letter.type, le
   join "sagabox".dead_letter as letter on letter.id = given.id
   join "sagabox".consumer_group as reader on reader.name = letter.consumer
   where exists (select 1 from "sagabox".relay_lane where relay_lane.scope = reader.id)
-  order by letter.place, letter.written_at, letter.message_id
+  order by letter.key_order, letter.written_at, letter.message_id
   returning message_id, lane, seq::text;
 
 -- sagabox.dead_letter.note_edit
-insert into "sagabox".dead_letter_edit (letter_id, actor, reason, before_hash, after_hash, contract)
+insert into "sagabox".dead_letter_edit (dead_letter_id, actor, reason, before_hash, after_hash, contract)
 values ($1::bigint, $2::text, $3::text, $4::text, $5::text, $6::text);
 
 -- sagabox.dead_letter.forget
@@ -2400,10 +2400,10 @@ with old as materialized (
 ), freed as (
   delete from "sagabox".outbox
     where ctid = any(array(
-      select held.place
+      select held.row_id
         from gone
         cross join lateral (
-          select row.ctid as place from "sagabox".outbox as row
+          select row.ctid as row_id from "sagabox".outbox as row
             where row.lane = gone.held_lane and row.seq = gone.held_seq and row.due_at = 'infinity'
               offset 0) as held
         where gone.closed_at is null))
@@ -2531,13 +2531,13 @@ select origin.event_id as id, origin.result
 update "sagabox".consumer_inbox as origin set undone_by = $3::text
   where origin.effect and origin.effect_of is null and origin.undone_by is null
     and origin.ctid = any(array(
-      select origin.place from unnest($2::text::text[]) as given (id)
+      select origin.row_id from unnest($2::text::text[]) as given (id)
         cross join lateral (
           select entry.effect, coalesce(entry.effect_of,
               entry.event_id) as origin_id from "sagabox".consumer_inbox as entry
             where entry.consumer_name = $1::text and entry.event_id = given.id offset 0) as found
         cross join lateral (
-          select entry.ctid as place from "sagabox".consumer_inbox as entry
+          select entry.ctid as row_id from "sagabox".consumer_inbox as entry
             where entry.consumer_name = $1::text
                 and entry.event_id = found.origin_id offset 0) as origin where found.effect))
   returning origin.event_id;
@@ -2574,18 +2574,18 @@ update "sagabox".consumer_inbox set processing_duration_ms = $3::integer, result
   where consumer_name = $1::text and event_id = $2::text;
 
 -- sagabox.inbox.finish_all
-update "sagabox".consumer_inbox set processing_duration_ms = $2::integer where ctid = any(array(select found.place from unnest($3::text::text[]) as given (id)
+update "sagabox".consumer_inbox set processing_duration_ms = $2::integer where ctid = any(array(select found.row_id from unnest($3::text::text[]) as given (id)
     cross join lateral (
-      select entry.ctid as place from "sagabox".consumer_inbox as entry
+      select entry.ctid as row_id from "sagabox".consumer_inbox as entry
         where entry.consumer_name = $1::text and entry.event_id = given.id offset 0) as found));
 
 -- sagabox.inbox.finish_with_results
 update "sagabox".consumer_inbox
   set processing_duration_ms = $2::integer,
     result = (select $4::text::text[])[array_position((select $3::text::text[]), event_id)]
-  where ctid = any(array(select found.place from unnest($3::text::text[]) as given (id)
+  where ctid = any(array(select found.row_id from unnest($3::text::text[]) as given (id)
       cross join lateral (
-        select entry.ctid as place from "sagabox".consumer_inbox as entry
+        select entry.ctid as row_id from "sagabox".consumer_inbox as entry
           where entry.consumer_name = $1::text and entry.event_id = given.id offset 0) as found));
 
 -- sagabox.inbox.stats
@@ -3072,7 +3072,7 @@ select moment.horizon, moment.tail, moment.express,
   ) as found on true;
 
 -- sagabox.lanes.join
-insert into "sagabox".member (id, scope, worker, lease_until, process, backend, place)
+insert into "sagabox".member (id, scope, worker, lease_until, process, backend, location)
 values ($1::text, $2::integer, $3::text, clock_timestamp() + $4::double precision * interval '1 ms', $5::text,
       case when $6::boolean then pg_backend_pid() end, $7::text);
 
@@ -3098,7 +3098,7 @@ select (select count(*)::integer from "sagabox".member where scope = $1::integer
     (select count(*)::integer from "sagabox".relay_lane as lane where lane.scope = $1::integer and lane.owner = $2::text
           and (lane.token <> all((select $3::text::text[])::text[])
                 or lane.lane <> all((select $4::text::integer[])::integer[]))) as ghosts,
-    coalesce((select json_object_agg(process, place) from "sagabox".member
+    coalesce((select json_object_agg(process, location) from "sagabox".member
         where scope = $1::integer and member.lease_until > (select clock_timestamp()) and backend is not null
             and process <> $5::text
           and case when exists (select 1 from pg_stat_get_activity(coalesce(member.backend,
@@ -3341,13 +3341,13 @@ with owned as materialized (
     order by held.lane
     for update of held
 ), dying as materialized (
-  select row.lane as row_lane, row.seq as row_seq, row.attempts, message.*, death.charged, death.reason,
+  select row.lane as row_lane, row.seq as row_seq, row.attempts, message.*, death.counts_as_attempt, death.reason,
       death.error_type,
       death.error_message, death.stack_trace, death.fingerprint,
       message.holds_on_death and death.reason <> 'expired' as stays
     from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::boolean[], $8::text::text[],
           $9::text::text[], $10::text::text[], $11::text::text[], $12::text::text[])
-      as death (lane, seq, id, charged, reason, error_type, error_message, stack_trace, fingerprint)
+      as death (lane, seq, id, counts_as_attempt, reason, error_type, error_message, stack_trace, fingerprint)
     join "sagabox".outbox as row on row.lane = death.lane and row.seq = death.seq and row.message_id = death.id
     join "sagabox".message on message.id = row.message_id and message.written_on = row.written_on
     where (select count(*) from owned) = cardinality($1::text::integer[])
@@ -3356,7 +3356,7 @@ with owned as materialized (
     where row.lane = dying.row_lane and row.seq = dying.row_seq and not dying.stays
 ), tomb as (
   update "sagabox".outbox as row
-    set due_at = 'infinity', lease_until = null, attempts = row.attempts + dying.charged::integer::smallint,
+    set due_at = 'infinity', lease_until = null, attempts = row.attempts + dying.counts_as_attempt::integer::smallint,
       last_error = dying.error_message
     from dying
     where row.lane = dying.row_lane and row.seq = dying.row_seq and dying.stays
@@ -3368,7 +3368,7 @@ with owned as materialized (
             fingerprint)
   select 'outbox', id, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
       correlation_id, causation_id, traceparent, source, target, priority, max_attempts, headers, data,
-      written_at, expires_at, reason, attempts + charged::integer, error_type, error_message, stack_trace,
+      written_at, expires_at, reason, attempts + counts_as_attempt::integer, error_type, error_message, stack_trace,
       case when stays then row_lane end, case when stays then row_seq end, fingerprint
     from dying
 ) select pg_current_xact_id()::text as xid,
@@ -3400,13 +3400,13 @@ with owned as materialized (
     where not false or not exists (
       select 1 from locked where locked.stream = free.stream and locked.seq < free.seq)
 ), dying as materialized (
-  select row.lane as row_lane, row.seq as row_seq, row.attempts, message.*, death.charged, death.reason,
+  select row.lane as row_lane, row.seq as row_seq, row.attempts, message.*, death.counts_as_attempt, death.reason,
       death.error_type,
       death.error_message, death.stack_trace, death.fingerprint,
       message.holds_on_death and death.reason <> 'expired' as stays
     from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::boolean[], $8::text::text[],
           $9::text::text[], $10::text::text[], $11::text::text[], $12::text::text[])
-      as death (lane, seq, id, charged, reason, error_type, error_message, stack_trace, fingerprint)
+      as death (lane, seq, id, counts_as_attempt, reason, error_type, error_message, stack_trace, fingerprint)
     join "sagabox".outbox as row on row.lane = death.lane and row.seq = death.seq and row.message_id = death.id
     join "sagabox".message on message.id = row.message_id and message.written_on = row.written_on
     where (row.lane, row.seq) in (select lane, seq from going)
@@ -3415,7 +3415,7 @@ with owned as materialized (
     where row.lane = dying.row_lane and row.seq = dying.row_seq and not dying.stays
 ), tomb as (
   update "sagabox".outbox as row
-    set due_at = 'infinity', lease_until = null, attempts = row.attempts + dying.charged::integer::smallint,
+    set due_at = 'infinity', lease_until = null, attempts = row.attempts + dying.counts_as_attempt::integer::smallint,
       last_error = dying.error_message
     from dying
     where row.lane = dying.row_lane and row.seq = dying.row_seq and dying.stays
@@ -3427,7 +3427,7 @@ with owned as materialized (
             fingerprint)
   select 'outbox', id, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
       correlation_id, causation_id, traceparent, source, target, priority, max_attempts, headers, data,
-      written_at, expires_at, reason, attempts + charged::integer, error_type, error_message, stack_trace,
+      written_at, expires_at, reason, attempts + counts_as_attempt::integer, error_type, error_message, stack_trace,
       case when stays then row_lane end, case when stays then row_seq end, fingerprint
     from dying
 ) select pg_current_xact_id()::text as xid,
@@ -4300,7 +4300,7 @@ select "sagabox".outbox_keep_writers_out($1::integer, $2::integer);
 with page as materialized (
   select message.id, message.written_on, coalesce((select edit.kept_on
       from "sagabox".dead_letter as letter
-      join "sagabox".dead_letter_edit as edit on edit.letter_id = letter.id
+      join "sagabox".dead_letter_edit as edit on edit.dead_letter_id = letter.id
       where letter.message_id = message.id and letter.origin = 'outbox' and letter.closed_as = 'replayed'
       order by letter.id desc limit 1), message.written_on) as sent_on
     from unnest($1::text::text[], $2::text::date[]) as wanted (id, written_on)
@@ -4326,7 +4326,7 @@ select coalesce((select "sagabox".outbox_send_again(ids, days, sent_days) from l
 with page as materialized (
   select message.id, message.written_on, coalesce((select edit.kept_on
       from "sagabox".dead_letter as letter
-      join "sagabox".dead_letter_edit as edit on edit.letter_id = letter.id
+      join "sagabox".dead_letter_edit as edit on edit.dead_letter_id = letter.id
       where letter.message_id = message.id and letter.origin = 'outbox' and letter.closed_as = 'replayed'
       order by letter.id desc limit 1), message.written_on) as sent_on
     from "sagabox".message
@@ -4609,7 +4609,7 @@ select id, type, schema_version, topic, key, headers, data, to_char(due_at at ti
   order by id limit 100;
 
 -- sagabox.privacy.dead_letters_of
-select letter.id::text as letter_id, letter.message_id as id, letter.type, letter.schema_version, letter.topic,
+select letter.id::text as dead_letter_id, letter.message_id as id, letter.type, letter.schema_version, letter.topic,
     letter.key, letter.headers, letter.data, to_char(letter.failed_at at time zone 'utc',
         'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at
   from "sagabox".dead_letter as letter
@@ -4658,7 +4658,7 @@ delete from "sagabox".reply
 with saved as (
   insert into "sagabox".saga_instance
       (id, saga_type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
-            parent_id, parent_place, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
+            parent_id, parent_step, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
             due_at, version, completed_at, claimed_by, claimed_until, claims, subject, attachments)
   values ($1::text, $2::text, $3::integer, $4::text, $5::text::json, $6::text, $7::text, $8::text, $9::text, $10::text,
         $14::text, $15::text::json, $16::text, $17::text, to_timestamp($18::double precision / 1000),
@@ -4679,7 +4679,7 @@ logged as (
     from saved, json_to_recordset($25::text::json) as line
       (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
     order by line.nr)
-select id, exists (select from "sagabox".saga_mail as pending
+select id, exists (select from "sagabox".saga_input as pending
     where pending.saga_type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
       and pending.expires_at > clock_timestamp()) as has_input
   from saved;
@@ -4688,7 +4688,7 @@ select id, exists (select from "sagabox".saga_mail as pending
 with saved as (
   insert into "sagabox".saga_instance
       (id, saga_type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
-            parent_id, parent_place, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
+            parent_id, parent_step, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
             due_at, version, completed_at, claimed_by, claimed_until, claims, subject, attachments)
   values ($1::text, $2::text, $3::integer, $4::text, $5::text::json, $6::text, $7::text, $8::text, $9::text, $10::text,
         $14::text, $15::text::json, $16::text, $17::text, to_timestamp($18::double precision / 1000),
@@ -4714,13 +4714,13 @@ opened as (
   select saved.id, $30::text::text[], $31::text from saved where $31::text is not null
     on conflict (saga_id) where closed_at is null
     do update set steps = excluded.steps, error = excluded.error)
-select id, exists (select from "sagabox".saga_mail as pending
+select id, exists (select from "sagabox".saga_input as pending
     where pending.saga_type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
       and pending.expires_at > clock_timestamp()) as has_input
   from saved;
 
 -- sagabox.saga.collect
-update "sagabox".saga_mail set saga_id = $1::text, correlation_id = null
+update "sagabox".saga_input set saga_id = $1::text, correlation_id = null
   where saga_type = $2::text and correlation_id = $3::text and saga_id is null and expires_at > clock_timestamp();
 
 -- sagabox.saga.id_of
@@ -4734,19 +4734,19 @@ select pg_advisory_xact_lock(hashtextextended($1::text || chr(31) || $2::text, 7
 -- sagabox.saga.load
 select instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id, instance.status,
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
-    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
+    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_step, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms from "sagabox".saga_instance as instance where instance.id = $1::text for update;
 
 -- sagabox.saga.read
 select instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id, instance.status,
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
-    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
+    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_step, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms from "sagabox".saga_instance as instance where instance.id = $1::text;
 
 -- sagabox.saga.load_by_key
 select instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id, instance.status,
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
-    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
+    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_step, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms from "sagabox".saga_instance as instance
   where instance.saga_type = $1::text and instance.correlation_id = $2::text for update;
 
@@ -4806,17 +4806,17 @@ values ($1::text, $2::integer, 'ignored', $3::text, $4::text, $5::text, $6::text
       (select trace_id from "sagabox".saga_instance where id = $1::text));
 
 -- sagabox.saga.input
-select pending.id, pending.cause, pending.input::text as input from "sagabox".saga_mail as pending
+select pending.id, pending.cause, pending.input::text as input from "sagabox".saga_input as pending
   where pending.saga_id = $1::text order by pending.arrived_at, pending.id limit 100;
 
 -- sagabox.saga.delete_input
-delete from "sagabox".saga_mail where saga_id = $1::text and id = any($2::text::text[]);
+delete from "sagabox".saga_input where saga_id = $1::text and id = any($2::text::text[]);
 
 -- sagabox.saga.drop_input
-delete from "sagabox".saga_mail where saga_id = $1::text;
+delete from "sagabox".saga_input where saga_id = $1::text;
 
 -- sagabox.saga.post
-insert into "sagabox".saga_mail (id, saga_type, saga_id, cause, input, expires_at)
+insert into "sagabox".saga_input (id, saga_type, saga_id, cause, input, expires_at)
 select $2::text, instance.saga_type, instance.id, $3::text, $4::text::json, 'infinity'
   from "sagabox".saga_instance as instance where instance.id = $1::text
   on conflict (id, saga_type) do nothing
@@ -4830,7 +4830,7 @@ select blob.key, 'saga:' || $1::text from "sagabox".blob
   on conflict (key, used_by) do nothing;
 
 -- sagabox.saga.keep
-insert into "sagabox".saga_mail (id, saga_type, correlation_id, cause, input, expires_at)
+insert into "sagabox".saga_input (id, saga_type, correlation_id, cause, input, expires_at)
 values ($1::text, $2::text, $3::text, $4::text, $5::text::json,
       clock_timestamp() + $6::double precision * interval '1 ms')
   on conflict (id, saga_type) do nothing;
@@ -4847,9 +4847,9 @@ update "sagabox".saga_instance as instance
   returning instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id,
       instance.status,
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
-    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
+    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_step, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms,
-    exists (select from "sagabox".saga_mail as pending where pending.saga_id = instance.id) as has_input;
+    exists (select from "sagabox".saga_input as pending where pending.saga_id = instance.id) as has_input;
 
 -- sagabox.saga.claim_ahead
 update "sagabox".saga_instance as instance
@@ -4863,16 +4863,16 @@ update "sagabox".saga_instance as instance
   returning instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id,
       instance.status,
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
-    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
+    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_step, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms,
-    exists (select from "sagabox".saga_mail as pending where pending.saga_id = instance.id) as has_input;
+    exists (select from "sagabox".saga_input as pending where pending.saga_id = instance.id) as has_input;
 
 -- sagabox.saga.claim_with_input
 update "sagabox".saga_instance as instance
   set claimed_by = $1::text, claims = instance.claims + 1,
     claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
   where instance.ctid = any(array(select due.place
-      from (select distinct pending.saga_id from "sagabox".saga_mail as pending
+      from (select distinct pending.saga_id from "sagabox".saga_input as pending
           where pending.saga_id is not null order by pending.saga_id) as pending
       cross join lateral (
         select own.ctid as place from "sagabox".saga_instance as own
@@ -4884,9 +4884,9 @@ update "sagabox".saga_instance as instance
   returning instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id,
       instance.status,
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
-    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
+    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_step, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms,
-    exists (select from "sagabox".saga_mail as pending where pending.saga_id = instance.id) as has_input;
+    exists (select from "sagabox".saga_input as pending where pending.saga_id = instance.id) as has_input;
 
 -- sagabox.saga.next_due
 select extract(epoch from due_at - clock_timestamp()) * 1000 as wait_ms from "sagabox".saga_instance
@@ -4916,7 +4916,7 @@ update "sagabox".saga_instance
   set claimed_by = null, claimed_until = null, claims = greatest(claims - 1, 0)
   where id = any($1::text::text[]) and claimed_by = $2::text;
 
--- sagabox.saga.uncharge
+-- sagabox.saga.discount_claim
 update "sagabox".saga_instance set claims = greatest(claims - 1, 0)
   where id = $1::text and claimed_by = $2::text;
 
@@ -4941,7 +4941,7 @@ select current_step from parked;
 -- sagabox.saga.orphans
 select saga_type as type, definition_version, count(*)::integer as count from "sagabox".saga_instance
   where (due_at < clock_timestamp() - interval '10 seconds'
-        or id in (select pending.saga_id from "sagabox".saga_mail as pending
+        or id in (select pending.saga_id from "sagabox".saga_input as pending
             where pending.saga_id is not null
               and pending.arrived_at < clock_timestamp() - interval '10 seconds'))
     and (claimed_until is null or claimed_until < clock_timestamp())
@@ -4964,12 +4964,12 @@ with old as (
       and (select true from "sagabox".saga_instance as parent where parent.id = instance.parent_id) is null
     limit $2::integer for update skip locked),
 incidents as (delete from "sagabox".saga_incident where saga_id = any(array(select id from old))),
-mail as (delete from "sagabox".saga_mail where saga_id = any(array(select id from old)))
+inputs as (delete from "sagabox".saga_input where saga_id = any(array(select id from old)))
 delete from "sagabox".saga_instance where id = any(array(select id from old));
 
 -- sagabox.saga.forget_unclaimed
-delete from "sagabox".saga_mail where ctid = any(array(
-  select ctid from "sagabox".saga_mail where expires_at < (select clock_timestamp()) limit $1::integer));
+delete from "sagabox".saga_input where ctid = any(array(
+  select ctid from "sagabox".saga_input where expires_at < (select clock_timestamp()) limit $1::integer));
 
 -- sagabox.saga.read_definitions
 select saga_type as type, version, hash, structure::text as structure from "sagabox".saga_definition
@@ -5122,8 +5122,8 @@ with moved as (
 insert into "sagabox".saga_audit_log (saga_id, version, event_type, note, cause, trace_id)
 select id, version, 'noted', $3::text, 'test', trace_id from moved;
 
--- sagabox.testing.move_mail
-update "sagabox".saga_mail set arrived_at = arrived_at - $1::double precision * interval '1 ms',
+-- sagabox.testing.move_input
+update "sagabox".saga_input set arrived_at = arrived_at - $1::double precision * interval '1 ms',
     expires_at = expires_at - $1::double precision * interval '1 ms';
 
 -- sagabox.testing.move_incidents
@@ -5494,11 +5494,11 @@ with owned as materialized (
     for update of held
 ), kept as (
   update "sagabox".queue as row
-    set attempts = row.attempts + failure.charge, last_error = failure.error,
+    set attempts = row.attempts + failure.counted_attempts, last_error = failure.error,
       due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
     from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::double precision[],
           $8::text::smallint[], $9::text::text[])
-      as failure (lane, seq, id, delay_ms, charge, error)
+      as failure (lane, seq, id, delay_ms, counted_attempts, error)
     where row.lane = failure.lane and row.seq = failure.seq and row.message_id = failure.id
         and (select count(*) from owned) = cardinality($1::text::integer[])
 ) select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned;
@@ -5531,11 +5531,11 @@ with owned as materialized (
 ),
 kept as (
   update "sagabox".queue as row
-    set attempts = row.attempts + failure.charge, last_error = failure.error,
+    set attempts = row.attempts + failure.counted_attempts, last_error = failure.error,
       due_at = clock_timestamp() + failure.delay_ms * interval '1 ms'
     from unnest($4::text::integer[], $5::text::bigint[], $6::text::text[], $7::text::double precision[],
           $8::text::smallint[], $9::text::text[])
-      as failure (lane, seq, id, delay_ms, charge, error)
+      as failure (lane, seq, id, delay_ms, counted_attempts, error)
     where row.lane = failure.lane and row.seq = failure.seq and row.message_id = failure.id and (row.lane,
         row.seq) in (select lane, seq from going)
 )

@@ -204,7 +204,7 @@ export class Janitor extends PeriodicService {
     const sagas = await forgetSagas(database, settings.schema, { olderThanMs: retentionMs, signal });
     if (sagas.instances > 0)
       observer.emit("history.cleaned", { table: "saga_instance", count: sagas.instances });
-    if (sagas.mail > 0) observer.emit("history.cleaned", { table: "saga_mail", count: sagas.mail });
+    if (sagas.inputs > 0) observer.emit("history.cleaned", { table: "saga_input", count: sagas.inputs });
     const audit = { retentionMs: settings.audit.retentionMs, observer, signal };
     await maintainMonths(database, settings.schema, audit);
   }

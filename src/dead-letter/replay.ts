@@ -191,7 +191,7 @@ async function rearmHeldRows(
   const edited = held.filter(({ id }) => days.has(id));
   const moved = new Set<string>();
   if (edited.length > 0) {
-    const { rows } = await tx.run<{ id: string }>(sql.movePlace, [
+    const { rows } = await tx.run<{ id: string }>(sql.moveRow, [
       toArrayLiteral(edited.map(({ id }) => id)),
       toArrayLiteral(edited.map(({ id }) => days.get(id) ?? null)),
     ]);

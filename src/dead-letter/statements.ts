@@ -117,10 +117,10 @@ export function deadLetterStatements(schema: string) {
          from unnest($1::text::bigint[], $2::text::smallint[], $3::text::bigint[], $4::text::text[])
               as given (id, lane, stream, data)`,
     ),
-    movePlace: defineStatement(
-      "sagabox.dead_letter.move_place",
+    moveRow: defineStatement(
+      "sagabox.dead_letter.move_row",
       `select given.id::text from unnest($1::text::bigint[], $2::text::date[]) as given (id, day)
-        where ${schema}.dead_letter_move_place(given.id, given.day)`,
+        where ${schema}.dead_letter_move_row(given.id, given.day)`,
     ),
     // An earlier statement of this transaction closed the dead letters, so the xid was assigned before these seqs.
     send: defineStatement(
@@ -156,7 +156,7 @@ export function deadLetterStatements(schema: string) {
     ),
     noteEdit: defineStatement(
       "sagabox.dead_letter.note_edit",
-      `insert into ${schema}.dead_letter_edit (letter_id, actor, reason, before_hash, after_hash, contract)
+      `insert into ${schema}.dead_letter_edit (dead_letter_id, actor, reason, before_hash, after_hash, contract)
        values ($1::bigint, $2::text, $3::text, $4::text, $5::text, $6::text)`,
     ),
     // Skips rows that another cleaner or an operator has locked. Deleting an open dead letter also deletes the
@@ -176,10 +176,10 @@ export function deadLetterStatements(schema: string) {
        ), freed as (
          delete from ${schema}.outbox
           where ctid = any(array(
-            select held.place
+            select held.row_id
               from gone
              cross join lateral (
-               select row.ctid as place from ${schema}.outbox as row
+               select row.ctid as row_id from ${schema}.outbox as row
                 where row.lane = gone.held_lane and row.seq = gone.held_seq and row.due_at = 'infinity'
                offset 0) as held
              where gone.closed_at is null))
@@ -189,7 +189,7 @@ export function deadLetterStatements(schema: string) {
   };
 }
 
-const position = (row: string): string => `${row}.place, ${row}.written_at, ${row}.message_id`;
+const position = (row: string): string => `${row}.key_order, ${row}.written_at, ${row}.message_id`;
 
 /** SQL that reads and closes dead letters of one cause in the order of their messages. `schema` must be quoted already. */
 function closeInOrderStatements(schema: string) {
@@ -203,18 +203,18 @@ function closeInOrderStatements(schema: string) {
   // later ones of that key. A dead letter that still has its outbox row must also be the first of its key in `from`,
   // because the others get new rows behind it.
   const judgeSql = (from: string): string => `lined as materialized (
-         select letter.*, lag(letter.place, 1, -2::bigint) over ${keyOrder} as after_place,
+         select letter.*, lag(letter.key_order, 1, -2::bigint) over ${keyOrder} as after_order,
                 lag(letter.written_at, 1, '-infinity'::timestamptz) over ${keyOrder} as after_at,
                 lag(letter.message_id, 1, ''::text) over ${keyOrder} as after_id
            from ${from} as letter
        ), judged as materialized (
          select letter.*, letter.key is not null and bool_or(
-                  (letter.held_lane is not null and letter.after_place > -2) or exists (
+                  (letter.held_lane is not null and letter.after_order > -2) or exists (
                     select 1 from ${schema}.dead_letter as earlier
                      where letter.key is not null and earlier.closed_at is null and earlier.key is not null
                        and ${sameKey("earlier")}
                        and (${position("earlier")}) < (${position("letter")})
-                       and (${position("earlier")}) > (letter.after_place, letter.after_at, letter.after_id)
+                       and (${position("earlier")}) > (letter.after_order, letter.after_at, letter.after_id)
                   )) over ${keyOrder} as waits
            from lined as letter
        )`;
@@ -224,7 +224,7 @@ function closeInOrderStatements(schema: string) {
       defineStatement(
         "sagabox.dead_letter.list_in_order",
         `with looked as materialized (
-           select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
+           select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.key_order,
                   letter.written_at, letter.held_lane
              from ${schema}.dead_letter as letter
             where letter.closed_at is null and letter.fingerprint = $1::text and letter.id <= $2::text::bigint
@@ -233,7 +233,7 @@ function closeInOrderStatements(schema: string) {
             order by ${position("letter")}
             limit $6::integer
          ), ${judgeSql("looked")}
-         select letter.id::text, letter.message_id, letter.topic, letter.key, letter.place::text,
+         select letter.id::text, letter.message_id, letter.topic, letter.key, letter.key_order::text as "keyOrder",
                 ${utc("letter.written_at")}, letter.waits
            from judged as letter
           order by ${position("letter")}`,
@@ -245,7 +245,7 @@ function closeInOrderStatements(schema: string) {
       `with given as materialized (
          select * from unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[]) as given (id, lane, stream)
        ), looked as materialized (
-         select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.place,
+         select letter.id, letter.origin, letter.consumer, letter.message_id, letter.topic, letter.key, letter.key_order,
                 letter.written_at, letter.held_lane, given.lane, given.stream
            from given
            join ${schema}.dead_letter as letter on letter.id = given.id

@@ -23,7 +23,7 @@ export function inboxStatements(schema: string) {
           select ${columns} from ${inbox} as entry
            where entry.consumer_name = $1::text and entry.event_id = found.origin_id offset 0) as origin`;
   const entryCtids = (ids: string): string =>
-    `any(array(select found.place from ${entries(ids, "entry.ctid as place")}))`;
+    `any(array(select found.row_id from ${entries(ids, "entry.ctid as row_id")}))`;
   // The crash ledger must survive the process but not the server, so its writes do not wait for the disk.
   const quick = `quick as materialized (select set_config('synchronous_commit', 'off', true) as mode)`;
   return {
@@ -105,7 +105,7 @@ export function inboxStatements(schema: string) {
       `update ${inbox} as origin set undone_by = $3::text
         where origin.effect and origin.effect_of is null and origin.undone_by is null
           and origin.ctid = any(array(
-            select origin.place from ${origins("$2", "entry.ctid as place")} where found.effect))
+            select origin.row_id from ${origins("$2", "entry.ctid as row_id")} where found.effect))
        returning origin.event_id`,
     ),
     carriedOut: defineStatement(

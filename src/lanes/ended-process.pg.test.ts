@@ -11,7 +11,7 @@ import { LaneOwnership } from "./ownership.ts";
 const onLinux = test.skipIf(process.platform !== "linux");
 
 interface MemberProcess {
-  readonly place?: string | null;
+  readonly location?: string | null;
   readonly backend?: number;
 }
 
@@ -19,11 +19,11 @@ interface MemberProcess {
 async function locateOther(fate: "running" | "ended"): Promise<string | null> {
   const other = spawn(process.execPath, ["-e", "setInterval(() => undefined, 1000)"]);
   onTestFinished(() => void other.kill("SIGKILL"));
-  const place = locateProcess(other.pid ?? 0);
+  const location = locateProcess(other.pid ?? 0);
   const died = once(other, "exit");
   if (fate === "ended") other.kill("SIGKILL");
   if (fate === "ended") await died;
-  return place;
+  return location;
 }
 
 async function setup() {
@@ -46,9 +46,9 @@ async function setup() {
   /** Inserts a member of another process, with a lease of one hour and all lanes of its scope. */
   const insertMember = async (id: string, process: string | null, scope: number, of: MemberProcess = {}) => {
     await pool.query(
-      `insert into sagabox.member (id, scope, worker, lease_until, process, backend, place)
+      `insert into sagabox.member (id, scope, worker, lease_until, process, backend, location)
        values ($1, $2, $1, clock_timestamp() + interval '1 hour', $3, $4, $5)`,
-      [id, scope, process, of.backend, of.place],
+      [id, scope, process, of.backend, of.location],
     );
     await pool.query("update sagabox.relay_lane set owner = $1, token = 't', fence = 1 where scope = $2", [
       id,
@@ -96,9 +96,9 @@ onLinux(
   "A8: the lanes of a process that was killed on this machine are taken over long before its lease ends",
   async () => {
     const { openSession, insertMember, member, leases, pool } = await setup();
-    const place = await locateOther("ended");
-    await insertMember("relay", "killed", 0, { place, backend: await openSession("ended") });
-    await insertMember("consumer", "killed", 1, { place, backend: await openSession("ended") });
+    const location = await locateOther("ended");
+    await insertMember("relay", "killed", 0, { location, backend: await openSession("ended") });
+    await insertMember("consumer", "killed", 1, { location, backend: await openSession("ended") });
     await pool.query(
       `insert into sagabox.member (id, scope, worker, lease_until, process)
      values ('ledger', -1, 'ledger', clock_timestamp() + interval '1 hour', 'killed')`,
@@ -112,7 +112,7 @@ onLinux(
 
 onLinux("A8: a live process keeps its whole lease even without any session", async () => {
   const { openSession, insertMember, member, fourRenewals, leases } = await setup();
-  const of = { place: await locateOther("running"), backend: await openSession("ended") };
+  const of = { location: await locateOther("running"), backend: await openSession("ended") };
   await insertMember("relay", "cut off", 0, of);
   const waiting = await member(0);
   await fourRenewals();
@@ -121,9 +121,9 @@ onLinux("A8: a live process keeps its whole lease even without any session", asy
 
 onLinux("A8: a process with one open session is not dismissed", async () => {
   const { openSession, insertMember, member, fourRenewals, leases } = await setup();
-  const place = await locateOther("ended");
-  await insertMember("relay", "half", 0, { place, backend: await openSession("ended") });
-  await insertMember("consumer", "half", 1, { place, backend: await openSession("open") });
+  const location = await locateOther("ended");
+  await insertMember("relay", "half", 0, { location, backend: await openSession("ended") });
+  await insertMember("consumer", "half", 1, { location, backend: await openSession("open") });
   const waiting = await member(0);
   await fourRenewals();
   expect([waiting.size, await leases()]).toEqual([0, ["consumer", "relay"]]);
@@ -132,7 +132,10 @@ onLinux("A8: a process with one open session is not dismissed", async () => {
 test("A8: a member without known process or session, or on another machine, keeps its whole lease", async () => {
   const { openSession, insertMember, member, fourRenewals, leases } = await setup();
   await insertMember("older", null, 0);
-  await insertMember("abroad", "abroad", 1, { place: "elsewhere/1/1", backend: await openSession("ended") });
+  await insertMember("abroad", "abroad", 1, {
+    location: "elsewhere/1/1",
+    backend: await openSession("ended"),
+  });
   const waiting = [await member(0), await member(1)];
   await fourRenewals();
   expect([waiting.map(({ size }) => size), await leases()]).toEqual([

@@ -433,8 +433,9 @@ class Membership {
   /** Ends the leases, in every scope, of local processes that have ended. Returns whether there were any. */
   async dismiss({ absent }: MemberView): Promise<boolean> {
     const { run, sql, leaseMs, clock } = this.#options;
-    const places = absent === "{}" ? [] : Object.entries(JSON.parse(absent) as Record<string, string | null>);
-    const ended = places.filter(([, place]) => hasEnded(place)).map(([process]) => process);
+    const locations =
+      absent === "{}" ? [] : Object.entries(JSON.parse(absent) as Record<string, string | null>);
+    const ended = locations.filter(([, location]) => hasEnded(location)).map(([process]) => process);
     const overdue = this.#endedProcesses.listOverdue(ended, clock.monotonicMs());
     if (overdue.length === 0) return false;
     const { rows } = await run(sql.dismiss, [toArrayLiteral(overdue), leaseMs]);

@@ -333,7 +333,7 @@ export function ownershipStatements(schema: string) {
   return {
     join: defineStatement(
       "sagabox.lanes.join",
-      `insert into ${schema}.member (id, scope, worker, lease_until, process, backend, place)
+      `insert into ${schema}.member (id, scope, worker, lease_until, process, backend, location)
        values ($1::text, $2::integer, $3::text, clock_timestamp() + $4::double precision * interval '1 ms', $5::text,
                ${backend("$6")}, $7::text)`,
     ),
@@ -355,7 +355,7 @@ export function ownershipStatements(schema: string) {
                  from ${schema}.relay_lane as lane
                 where lane.scope = $1::integer and ${free}) as free,
               (select count(*)::integer from ${schema}.relay_lane as lane where ${ghost}) as ghosts,
-              coalesce((select json_object_agg(process, place) from ${schema}.member
+              coalesce((select json_object_agg(process, location) from ${schema}.member
                          where scope = $1::integer and ${alive} and backend is not null and process <> $5::text
                            and ${absent}), '{}')::text as absent`,
     ),

@@ -35,7 +35,7 @@ export interface SagaRow {
 
 interface MessageRow {
   readonly id: string;
-  readonly letter_id?: string;
+  readonly dead_letter_id?: string;
   readonly type: string;
   readonly headers: string;
   readonly data: string;
@@ -108,7 +108,7 @@ async function* exportArchive(
   }
 }
 
-async function* readPages<R extends { readonly id: string; readonly letter_id?: string }>(
+async function* readPages<R extends { readonly id: string; readonly dead_letter_id?: string }>(
   first: string,
   read: (after: string) => Promise<readonly R[]>,
   show: (row: R) => Promise<ExportedLine>,
@@ -119,7 +119,7 @@ async function* readPages<R extends { readonly id: string; readonly letter_id?: 
     for (const row of rows) yield await show(row);
     const last = rows.at(-1);
     if (last === undefined) return;
-    after = last.letter_id ?? last.id;
+    after = last.dead_letter_id ?? last.id;
   }
 }
 

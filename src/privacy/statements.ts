@@ -313,7 +313,7 @@ export function privacyStatements(schema: string) {
     ),
     deadLettersOf: defineStatement(
       "sagabox.privacy.dead_letters_of",
-      `select letter.id::text as letter_id, letter.message_id as id, letter.type, letter.schema_version, letter.topic,
+      `select letter.id::text as dead_letter_id, letter.message_id as id, letter.type, letter.schema_version, letter.topic,
               letter.key, letter.headers, letter.data, ${utcSql("letter.failed_at")} as at
          from ${schema}.dead_letter as letter
         where letter.id > $2::bigint and ${mentions}

@@ -22,7 +22,7 @@ export function encodePendingInput(
   frame: SagaInput = eraseInputData(input),
 ): string {
   const text = JSON.stringify(input);
-  return seal === undefined ? text : JSON.stringify({ ...seal.encrypt(text, id, ["mail"]), frame });
+  return seal === undefined ? text : JSON.stringify({ ...seal.encrypt(text, id, ["pending_input"]), frame });
 }
 
 /** Decodes pending input; returns only its frame if the data subject was erased. Throws PRIVACY_KEYS_UNAVAILABLE. */
@@ -35,7 +35,7 @@ export async function decodePendingInput(
   const seal = await findCipher(vault, text, tx);
   if (seal === "sealed") throw keyUnavailable(id);
   if (seal === "erased") return (JSON.parse(text) as { readonly frame: SagaInput }).frame;
-  return JSON.parse(decryptText(seal, text, id, ["mail"])) as SagaInput;
+  return JSON.parse(decryptText(seal, text, id, ["pending_input"])) as SagaInput;
 }
 
 /** A copy in which the personal fields are erased. `*` matches every array element or object value. */

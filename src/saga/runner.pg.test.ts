@@ -176,7 +176,7 @@ test("work that arrives while the claim is released starts once, in the next wor
   const { sagaId } = await begin((tx) => sagas.start(tx, trip, { id: "a" }));
   await sagas.runner.start();
   await until(async () => called.length === 1);
-  // Its mail is about to be read when its step ends, with which the claim could be given back.
+  // Its pending input is about to be read when its step ends, with which the claim could be given back.
   const open = database.begin.bind(database);
   database.begin = async (options) => {
     looking.open();
@@ -190,7 +190,7 @@ test("work that arrives while the claim is released starts once, in the next wor
   await until(async () => (await pool.query(asked)).rows.length === 1);
   const input = { kind: "event", id: "e", type: Approved.name, data: { id: "a", by: "ann" } };
   await pool.query(
-    "insert into sagabox.saga_mail (id, saga_type, saga_id, cause, input, expires_at) values ('e', 'trip', $1, 'message:e', $2, 'infinity')",
+    "insert into sagabox.saga_input (id, saga_type, saga_id, cause, input, expires_at) values ('e', 'trip', $1, 'message:e', $2, 'infinity')",
     [sagaId, JSON.stringify(input)],
   );
   go.open();

@@ -40,7 +40,7 @@ export interface InstanceRow {
   readonly traceparent: string;
   readonly message_correlation_id: string;
   readonly parent_id: string | null;
-  readonly parent_place: string | null;
+  readonly parent_step: string | null;
   readonly claims: number;
   readonly now_ms: string | number;
   /** Whether the instance has pending input. Only claim statements select it. */
@@ -72,7 +72,7 @@ function toLoadedInstance(row: InstanceRow, seal?: SubjectCipher): LoadedInstanc
     version: row.version,
     traceparent: row.traceparent,
     correlationId: row.message_correlation_id,
-    parent: row.parent_id === null ? null : { id: row.parent_id, place: row.parent_place ?? "" },
+    parent: row.parent_id === null ? null : { id: row.parent_id, place: row.parent_step ?? "" },
     claims: row.claims,
     nowMs: Number(row.now_ms),
   };

@@ -4,7 +4,7 @@ export type SagaStatements = ReturnType<typeof sagaStatements>;
 
 const columns = `instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id, instance.status,
        instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
-       instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
+       instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_step, instance.claims,
        extract(epoch from clock_timestamp()) * 1000 as now_ms`;
 
 // Always true. The planner estimates 100 rows for json_to_recordset, and a plan cached while the table was small would
@@ -18,7 +18,7 @@ const claimSql = (schema: string, due: string): string =>
               claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
         where instance.ctid = any(array(${due}))
        returning ${columns},
-                 exists (select from ${schema}.saga_mail as pending where pending.saga_id = instance.id) as has_input`;
+                 exists (select from ${schema}.saga_input as pending where pending.saga_id = instance.id) as has_input`;
 
 const dueSql = (schema: string, also: string): string =>
   `select due.ctid from ${schema}.saga_instance as due
@@ -35,7 +35,7 @@ export function sagaStatements(schema: string) {
     // Assigns pending input that arrived before the instance existed.
     collect: defineStatement(
       "sagabox.saga.collect",
-      `update ${schema}.saga_mail set saga_id = $1::text, correlation_id = null
+      `update ${schema}.saga_input set saga_id = $1::text, correlation_id = null
         where saga_type = $2::text and correlation_id = $3::text and saga_id is null and expires_at > clock_timestamp()`,
     ),
     idOf: defineStatement(
@@ -105,21 +105,21 @@ export function sagaStatements(schema: string) {
     ),
     input: defineStatement(
       "sagabox.saga.input",
-      `select pending.id, pending.cause, pending.input::text as input from ${schema}.saga_mail as pending
+      `select pending.id, pending.cause, pending.input::text as input from ${schema}.saga_input as pending
         where pending.saga_id = $1::text order by pending.arrived_at, pending.id limit 100`,
     ),
     deleteInput: defineStatement(
       "sagabox.saga.delete_input",
-      `delete from ${schema}.saga_mail where saga_id = $1::text and id = any($2::text::text[])`,
+      `delete from ${schema}.saga_input where saga_id = $1::text and id = any($2::text::text[])`,
     ),
     dropInput: defineStatement(
       "sagabox.saga.drop_input",
-      `delete from ${schema}.saga_mail where saga_id = $1::text`,
+      `delete from ${schema}.saga_input where saga_id = $1::text`,
     ),
     // Does not lock the instance's row, so that two instances that write to each other cannot deadlock.
     post: defineStatement(
       "sagabox.saga.post",
-      `insert into ${schema}.saga_mail (id, saga_type, saga_id, cause, input, expires_at)
+      `insert into ${schema}.saga_input (id, saga_type, saga_id, cause, input, expires_at)
        select $2::text, instance.saga_type, instance.id, $3::text, $4::text::json, 'infinity'
          from ${schema}.saga_instance as instance where instance.id = $1::text
        on conflict (id, saga_type) do nothing
@@ -136,7 +136,7 @@ export function sagaStatements(schema: string) {
     ),
     keep: defineStatement(
       "sagabox.saga.keep",
-      `insert into ${schema}.saga_mail (id, saga_type, correlation_id, cause, input, expires_at)
+      `insert into ${schema}.saga_input (id, saga_type, correlation_id, cause, input, expires_at)
        values ($1::text, $2::text, $3::text, $4::text, $5::text::json,
                clock_timestamp() + $6::double precision * interval '1 ms')
        on conflict (id, saga_type) do nothing`,
@@ -153,7 +153,7 @@ export function sagaStatements(schema: string) {
       claimSql(
         schema,
         `select due.place
-            from (select distinct pending.saga_id from ${schema}.saga_mail as pending
+            from (select distinct pending.saga_id from ${schema}.saga_input as pending
                    where pending.saga_id is not null order by pending.saga_id) as pending
            cross join lateral (
              select own.ctid as place from ${schema}.saga_instance as own
@@ -230,7 +230,7 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.orphans",
       `select saga_type as type, definition_version, count(*)::integer as count from ${schema}.saga_instance
         where (due_at < clock_timestamp() - interval '10 seconds'
-               or id in (select pending.saga_id from ${schema}.saga_mail as pending
+               or id in (select pending.saga_id from ${schema}.saga_input as pending
                           where pending.saga_id is not null
                             and pending.arrived_at < clock_timestamp() - interval '10 seconds'))
           and (claimed_until is null or claimed_until < clock_timestamp())
@@ -257,13 +257,13 @@ export function sagaStatements(schema: string) {
             and (select true from ${schema}.saga_instance as parent where parent.id = instance.parent_id) is null
           limit $2::integer for update skip locked),
        incidents as (delete from ${schema}.saga_incident where saga_id = any(array(select id from old))),
-       mail as (delete from ${schema}.saga_mail where saga_id = any(array(select id from old)))
+       inputs as (delete from ${schema}.saga_input where saga_id = any(array(select id from old)))
        delete from ${schema}.saga_instance where id = any(array(select id from old))`,
     ),
     forgetUnclaimed: defineStatement(
       "sagabox.saga.forget_unclaimed",
-      `delete from ${schema}.saga_mail where ctid = any(array(
-         select ctid from ${schema}.saga_mail where expires_at < (select clock_timestamp()) limit $1::integer))`,
+      `delete from ${schema}.saga_input where ctid = any(array(
+         select ctid from ${schema}.saga_input where expires_at < (select clock_timestamp()) limit $1::integer))`,
     ),
   };
 }
@@ -333,7 +333,7 @@ export const insertInstanceSql = (schema: string, fails: boolean): string =>
   `with saved as (
          insert into ${schema}.saga_instance
            (id, saga_type, definition_version, correlation_id, input, trace_id, traceparent, message_correlation_id,
-            parent_id, parent_place, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
+            parent_id, parent_step, status, state, current_step, waits_for, waiting_since, last_error, retry_count,
             due_at, version, completed_at, claimed_by, claimed_until, claims, subject, attachments)
          values ($1::text, $2::text, $3::integer, $4::text, $5::text::json, $6::text, $7::text, $8::text, $9::text, $10::text,
                  ${paramFor("status")}, ${paramFor("state")}, ${paramFor("step")}, ${paramFor("waits")}, ${toTimestampSql(paramFor("since"))},
@@ -343,7 +343,7 @@ export const insertInstanceSql = (schema: string, fails: boolean): string =>
          on conflict (saga_type, correlation_id) do nothing
          returning id, version, trace_id),
        ${logLinesSql(schema, paramFor)}${fails ? `,\n       ${openIncidentSql(schema, paramFor)}` : ""}
-       select id, exists (select from ${schema}.saga_mail as pending
+       select id, exists (select from ${schema}.saga_input as pending
                            where pending.saga_type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
                              and pending.expires_at > clock_timestamp()) as has_input
          from saved`;

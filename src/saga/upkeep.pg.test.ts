@@ -21,16 +21,16 @@ test("F3: ended instances are forgotten after their retention, while the audit l
   const { sagaId: running } = await start(slow, { id: "a" });
   for (const id of ended) await at(id, "completed");
   const forget = () => forgetSagas(pgDatabase(pool), "sagabox", { olderThanMs: 3_600_000, batchSize: 2 });
-  expect(await forget()).toEqual({ instances: 0, mail: 0 });
+  expect(await forget()).toEqual({ instances: 0, inputs: 0 });
   await pool.query(
     `update sagabox.saga_instance set created_at = created_at - interval '2 hours',
             completed_at = completed_at - interval '2 hours', updated_at = updated_at - interval '2 hours'`,
   );
   await pool.query(
-    `insert into sagabox.saga_mail (id, saga_type, correlation_id, cause, input, expires_at)
+    `insert into sagabox.saga_input (id, saga_type, correlation_id, cause, input, expires_at)
      values ('early', 'quick', 'nobody', 'message:1', '{}', now() - interval '1 second')`,
   );
-  expect(await forget()).toEqual({ instances: 3, mail: 1 });
+  expect(await forget()).toEqual({ instances: 3, inputs: 1 });
   expect((await bus.sagas.list()).map(({ id }) => id)).toEqual([running]);
   const { rows } = await pool.query<{ saga_id: string }>(
     "select distinct saga_id from sagabox.saga_audit_log order by 1",

@@ -22,7 +22,7 @@ export async function forgetSagas(
   database: Database,
   schema: string,
   { olderThanMs, batchSize = BATCH, signal }: ForgetSagasOptions,
-): Promise<{ readonly instances: number; readonly mail: number }> {
+): Promise<{ readonly instances: number; readonly inputs: number }> {
   const { forget, forgetUnclaimed } = sagaStatements(quoteSchema(schema));
   const inBatches = async (removeBatch: () => Promise<number>, size: number): Promise<number> => {
     let total = 0;
@@ -37,11 +37,11 @@ export async function forgetSagas(
     async () => (await database.run(forget, [olderThanMs, batchSize])).rowCount,
     batchSize,
   );
-  const mail = await inBatches(
+  const inputs = await inBatches(
     async () => (await database.run(forgetUnclaimed, [PENDING_INPUT_BATCH])).rowCount,
     PENDING_INPUT_BATCH,
   );
-  return { instances, mail };
+  return { instances, inputs };
 }
 
 export interface SagaCount {

@@ -30,7 +30,7 @@ test("F8: what comes for a version that a worker lacks waits without counted att
   });
   await at(young, "completed");
   const unread = async (): Promise<unknown[]> =>
-    (await pool.query("select saga_id from sagabox.saga_mail where saga_id = $1", [old])).rows;
+    (await pool.query("select saga_id from sagabox.saga_input where saga_id = $1", [old])).rows;
   await until(async () => (await unread()).length === 1);
   expect(await observer.until("saga.unknown_version")).toContainEqual({
     type: "order",
@@ -58,7 +58,7 @@ test("F8: a worker reports versions it lacks, for due steps and pending input", 
   const { sagaId } = await start(waits, { id: "a" });
   await start(works, { id: "a" });
   await bus.sagas.cancel(sagaId, { actor: "ann", reason: "test" });
-  await pool.query("update sagabox.saga_mail set arrived_at = arrived_at - interval '1 minute'");
+  await pool.query("update sagabox.saga_input set arrived_at = arrived_at - interval '1 minute'");
   await pool.query(
     "update sagabox.saga_instance set due_at = due_at - interval '1 minute' where saga_type = 'works'",
   );

@@ -35,9 +35,9 @@ export function timeStatements(schema: string) {
        insert into ${schema}.saga_audit_log (saga_id, version, event_type, note, cause, trace_id)
        select id, version, 'noted', $3::text, 'test', trace_id from moved`,
     ),
-    moveMail: defineStatement(
-      "sagabox.testing.move_mail",
-      `update ${schema}.saga_mail set arrived_at = arrived_at - ${SHIFT}, expires_at = expires_at - ${SHIFT}`,
+    moveInput: defineStatement(
+      "sagabox.testing.move_input",
+      `update ${schema}.saga_input set arrived_at = arrived_at - ${SHIFT}, expires_at = expires_at - ${SHIFT}`,
     ),
     moveIncidents: defineStatement(
       "sagabox.testing.move_incidents",

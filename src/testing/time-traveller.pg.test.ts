@@ -177,7 +177,7 @@ test("an event stored for a saga that has not started expires", async () => {
   const saga = approval();
   const { bus, pool, time } = await openService(saga, { sagas: { pollInterval: 50, earlyEvents: "1d" } });
   await bus.transaction((tx) => tx.publish(Approved, { orderId: "early" }));
-  await eventually(async () => (await pool.query("select 1 from sagabox.saga_mail")).rowCount === 1);
+  await eventually(async () => (await pool.query("select 1 from sagabox.saga_input")).rowCount === 1);
   await time.advance("2d");
   const sagaId = await startSaga(bus, saga, { orderId: "early" });
   await sagaWaitsFor(bus, sagaId, "approved");

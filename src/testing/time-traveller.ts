@@ -96,7 +96,7 @@ async function shiftDatabase(
     if (shifted !== undefined) moved.push(shifted);
   }
   if (moved.length > 0) await run(sql.moveSagas, byMs, JSON.stringify(moved), note);
-  for (const one of [sql.moveMail, sql.moveIncidents, sql.moveMessages, sql.moveFlows]) await run(one, byMs);
+  for (const one of [sql.moveInput, sql.moveIncidents, sql.moveMessages, sql.moveFlows]) await run(one, byMs);
   const { rows: scheduled } = await run(sql.moveScheduled, byMs);
   const { rows: sent } = await run<{ lane: number }>(sql.moveOutbox, byMs);
   const { rows: queued } = await run<{ lane: number }>(sql.moveQueue, byMs);

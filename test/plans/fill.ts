@@ -30,8 +30,8 @@ const FILLS: readonly string[] = [
      traceparent, message_correlation_id, due_at, claimed_by)
    select 's-' || n, 'type', 1, 'key-' || n, 'running', '{}', '{}', '', '', 'c-' || n, now() + interval '1 day', 'worker'
      from numbers`,
-  `insert into sagabox.saga_mail (id, saga_type, saga_id, correlation_id, cause, input, expires_at)
-   select 'mail-' || n, 'type', case when n % 2 = 0 then 's-' || n end, case when n % 2 = 1 then 'key-' || n end, 'c', '{}',
+  `insert into sagabox.saga_input (id, saga_type, saga_id, correlation_id, cause, input, expires_at)
+   select 'input-' || n, 'type', case when n % 2 = 0 then 's-' || n end, case when n % 2 = 1 then 'key-' || n end, 'c', '{}',
           'infinity' from numbers`,
   `insert into sagabox.saga_incident (saga_id, steps, error, closed_at, resolution)
    select 's-' || n, '{}', 'e', now(), 'r' from numbers`,

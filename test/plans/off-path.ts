@@ -60,7 +60,7 @@ export const OFF_PATH: Readonly<Record<string, string>> = {
       "keep",
       "list",
       "list_in_order",
-      "move_place",
+      "move_row",
       "note_edit",
       "rearm",
       "send",

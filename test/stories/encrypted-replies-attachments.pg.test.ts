@@ -61,7 +61,7 @@ test("C6: an encrypted reply in a store is exported with the rest, and shown as 
   expect(await replies()).toEqual([{ scan: { $erased: true }, note: { $erased: true } }]);
 });
 
-test("an attachment in the mail of a saga is kept, sealed or not, until the saga is forgotten", async () => {
+test("an attachment in pending input of a saga is kept, encrypted or not, until the saga is forgotten", async () => {
   const { bus, open, pool, age } = await createHarness();
   const Scanned = event("passport.scanned", {
     schema: Person.extend({ scan: file }),
@@ -80,7 +80,7 @@ test("an attachment in the mail of a saga is kept, sealed or not, until the saga
   await modern.run();
   const scan = await modern.attach(Buffer.from("PASSPORT"));
   await modern.transaction((tx) => tx.publish(Scanned, { who: "ada", scan }));
-  await until(async () => (await pool.query("select from sagabox.saga_mail")).rowCount === 1);
+  await until(async () => (await pool.query("select from sagabox.saga_input")).rowCount === 1);
   await modern.stop();
   await age(100);
   await pool.query("delete from sagabox.queue; delete from sagabox.outbox; delete from sagabox.message");

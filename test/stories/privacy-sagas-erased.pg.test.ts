@@ -34,12 +34,12 @@ test("C6: a saga whose person is found to be erased is parked once, for a person
   worker.register(local);
   await worker.run();
   const countPendingInputs = async (): Promise<number> =>
-    (await database.pool.query("select from sagabox.saga_mail")).rowCount ?? 0;
+    (await database.pool.query("select from sagabox.saga_input")).rowCount ?? 0;
   await expect.poll(() => parkedLines(database, sagaId), { timeout: 8_000 }).toBe(1);
   expect(await worker.sagas.show(sagaId)).toMatchObject({ status: "failed", incident: { error: ERASED } });
   expect(observer.of("saga.changed")).toMatchObject([{ id: sagaId, to: "failed", error: ERASED }]);
   await database.pool.query(
-    `insert into sagabox.saga_mail (id, saga_type, saga_id, cause, input, expires_at)
+    `insert into sagabox.saga_input (id, saga_type, saga_id, cause, input, expires_at)
      values ('late', 'local', $1, 'test', '{"kind":"tick"}', 'infinity')`,
     [sagaId],
   );
@@ -89,7 +89,7 @@ test("C6: an event about another person, erased before the saga read it, still m
     tx.publish(Assigned, { order: "o-1", courier: "c-bob", phones: ["555-CANARY"] }),
   );
   const countPendingInputs = async (): Promise<number> =>
-    (await database.pool.query("select from sagabox.saga_mail")).rowCount ?? 0;
+    (await database.pool.query("select from sagabox.saga_input")).rowCount ?? 0;
   await expect.poll(countPendingInputs, { timeout: 8_000 }).toBe(1);
   expect(await wholeDatabase(database)).not.toContain("555-CANARY");
   await bus.privacy.erase("c-bob", { reason: "request" });

@@ -141,7 +141,7 @@ test("C6: an early event whose person is named only in what was erased is kept w
     await tx.query("update sagabox.subject_key set wrapped = null, kek_id = null, erased_at = now()");
   });
   const countPendingInputs = async (): Promise<number> =>
-    (await database.pool.query("select from sagabox.saga_mail")).rowCount ?? 0;
+    (await database.pool.query("select from sagabox.saga_input")).rowCount ?? 0;
   await expect.poll(countPendingInputs, { timeout: 8_000 }).toBe(1);
   const { sagaId } = await bus.transaction((tx) =>
     bus.start(tx, order, { order: "o-1", customerId: "c-ada" }),

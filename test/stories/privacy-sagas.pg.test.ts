@@ -82,7 +82,7 @@ test("C6: an event that came before its saga is kept sealed, and found", async (
   await bus.run();
   await bus.transaction((tx) => tx.publish(Confirmed, { customerId: "c-ada", name: "Canary Babbage" }));
   const countPendingInputs = async (): Promise<number> =>
-    (await database.pool.query("select from sagabox.saga_mail")).rowCount ?? 0;
+    (await database.pool.query("select from sagabox.saga_input")).rowCount ?? 0;
   await expect.poll(countPendingInputs, { timeout: 10_000 }).toBe(1);
   const text = await wholeDatabase(database);
   expect(canaries.filter((canary) => text.includes(canary))).toEqual([]);

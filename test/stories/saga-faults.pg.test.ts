@@ -103,7 +103,7 @@ test("S-11, S-12: an event before its saga waits for it; one after its end is re
   bus.register(order);
   await bus.run();
   await bus.transaction((tx) => tx.publish(Paid, { orderId: "o1" }));
-  await until(async () => (await pool.query("select 1 from sagabox.saga_mail")).rows.length === 1);
+  await until(async () => (await pool.query("select 1 from sagabox.saga_input")).rows.length === 1);
   const { sagaId } = await bus.transaction((tx) => bus.start(tx, order, { orderId: "o1" }));
   await ends(sagaId, "completed");
   await bus.transaction((tx) => tx.publish(Paid, { orderId: "o1" }));

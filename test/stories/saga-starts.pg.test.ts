@@ -49,7 +49,7 @@ test.each(["read committed", "repeatable read", "serializable"] as const)(
     const publish = (): Promise<unknown> =>
       bus.transaction((tx) => tx.publish(Approved, { id: "a", by: "ann" }));
     const isKept = async (): Promise<boolean> =>
-      (await pool.query("select id from sagabox.saga_mail")).rows.length === 1;
+      (await pool.query("select id from sagabox.saga_input")).rows.length === 1;
     const { sagaId } = await bus.transaction(
       async (tx) => {
         await tx.query("select 1"); // the stricter ones see nothing new from here on
@@ -60,6 +60,6 @@ test.each(["read committed", "repeatable read", "serializable"] as const)(
       { isolation },
     );
     await at(sagaId, "completed");
-    expect((await pool.query("select id from sagabox.saga_mail")).rows).toEqual([]);
+    expect((await pool.query("select id from sagabox.saga_input")).rows).toEqual([]);
   },
 );

@@ -33,7 +33,7 @@ test("F8, S-11: an event that comes first is kept for the instance of each versi
   await bus.run();
   await bus.transaction((tx) => tx.publish(Moved, { from: "here", to: "there" }));
   await bus.transaction((tx) => tx.publish(Moved, { from: "elsewhere", to: "nowhere" }));
-  const kept = "select distinct correlation_id from sagabox.saga_mail where saga_id is null";
+  const kept = "select distinct correlation_id from sagabox.saga_input where saga_id is null";
   await until(async () => (await pool.query(kept)).rows.length === 4);
   const [a, b, c] = await bus.transaction(async (tx) => [
     await bus.start(tx, first, { orderId: "here" }),

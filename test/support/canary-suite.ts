@@ -192,7 +192,7 @@ async function attemptsAt(pool: TemporaryDatabase["pool"]): Promise<readonly Att
     ...sagas.rows.flatMap(({ id }) => {
       const binding = { purpose: "saga", id };
       const texts = sagaTexts.flatMap((text) => versions.map((version) => [text, version]));
-      return [["input"], ["mail"], ...texts].map((place) => ({ binding, place }));
+      return [["input"], ["pending_input"], ...texts].map((place) => ({ binding, place }));
     }),
   ];
 }

@@ -17,7 +17,7 @@ const candidate = (n: number, key: string | null, waits = false): Candidate => (
   message_id: `m-${n}`,
   topic: "t",
   key,
-  place: String(n),
+  keyOrder: String(n),
   written_at: "2026-01-01T00:00:00Z",
   waits,
 });
@@ -25,8 +25,8 @@ const candidate = (n: number, key: string | null, waits = false): Candidate => (
 function queueWith(candidates: readonly Candidate[]) {
   const reads: string[] = [];
   const read: ReadCandidates = async (after, limit) => {
-    reads.push(after.place);
-    return candidates.filter(({ place }) => Number(place) > Number(after.place)).slice(0, limit);
+    reads.push(after.keyOrder);
+    return candidates.filter(({ keyOrder }) => Number(keyOrder) > Number(after.keyOrder)).slice(0, limit);
   };
   return { queue: new ReplayQueue(read), reads };
 }

@@ -72,7 +72,7 @@ export class GroupReplay {
     this.#pacer = pacer;
     this.#inFlight = new InFlightReplays(admin);
     this.#queue = new ReplayQueue((after, limit) =>
-      this.#readPage([after.place, after.writtenAt, after.messageId, limit]),
+      this.#readPage([after.keyOrder, after.writtenAt, after.messageId, limit]),
     );
     this.#stages = [...planStages(settings)];
   }
@@ -185,7 +185,7 @@ export class GroupReplay {
 }
 
 interface Cursor {
-  readonly place: string;
+  readonly keyOrder: string;
   readonly writtenAt: string;
   readonly messageId: string;
 }
@@ -193,7 +193,7 @@ interface Cursor {
 /** An open dead letter in the order of its message. */
 export interface Candidate extends ReplayCandidate {
   /** The seq of the message. */
-  readonly place: string;
+  readonly keyOrder: string;
   readonly written_at: string;
   /** True if an earlier dead letter of its key is open. */
   readonly waits: boolean;
@@ -202,7 +202,7 @@ export interface Candidate extends ReplayCandidate {
 /** Reads at most `limit` dead letters after the cursor, in the order of their messages. */
 export type ReadCandidates = (after: Cursor, limit: number) => Promise<readonly Candidate[]>;
 
-const START: Cursor = { place: "-2", writtenAt: "-infinity", messageId: "" };
+const START: Cursor = { keyOrder: "-2", writtenAt: "-infinity", messageId: "" };
 const WINDOW = 500;
 /** Upper bound for dead letters skipped in a row while replayed messages of their keys may be in flight. */
 const MAX_SKIPPED = 2 * WINDOW;
@@ -272,7 +272,7 @@ export class ReplayQueue {
     this.#ended = this.#window.length < WINDOW;
     const last = this.#window.at(-1);
     if (last !== undefined)
-      this.#cursor = { place: last.place, writtenAt: last.written_at, messageId: last.message_id };
+      this.#cursor = { keyOrder: last.keyOrder, writtenAt: last.written_at, messageId: last.message_id };
   }
 }
 

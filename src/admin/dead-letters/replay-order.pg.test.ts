@@ -39,7 +39,7 @@ test("dead letters of a key are replayed in the order of their messages, not of 
   const dead = async () => (await rows("select 1 from sagabox.dead_letter where closed_at is null")).length;
   await until(async () => (await dead()) === 2);
   // As an older version stored them.
-  await rows("update sagabox.dead_letter set place = -1, fingerprint = null");
+  await rows("update sagabox.dead_letter set key_order = -1, fingerprint = null");
   await replayInStages(admin, {}, { ...by, canary: 1 });
   await until(async () => (await dead()) === 2);
   broken = false;

@@ -12,14 +12,14 @@ export function deadLetterAdminStatements(schema: string) {
       `select id::text, consumer, type, reason, error_type, error_message
          from ${schema}.dead_letter
         where fingerprint is null and closed_at is null
-        order by place, written_at, message_id
+        order by key_order, written_at, message_id
         limit $1::integer`,
     ),
     setFingerprints: defineStatement(
       "sagabox.dead_letter_admin.set_fingerprints",
       `update ${schema}.dead_letter as letter
           set fingerprint = given.fingerprint,
-              place = case when letter.place >= 0 then letter.place else coalesce(
+              key_order = case when letter.key_order >= 0 then letter.key_order else coalesce(
                         (select min(message.seq) from ${schema}.message
                           where message.id = letter.message_id and message.seq > 0 and letter.key is not null), 0) end
          from unnest($1::text::bigint[], $2::text::text[]) as given (id, fingerprint)
@@ -140,7 +140,7 @@ export function deadLetterAdminStatements(schema: string) {
               letter.fingerprint, ${utc("edit.edited_at")} as edited_at, edit.actor, edit.reason as why, edit.before_hash,
               edit.after_hash, edit.contract
          from ${schema}.dead_letter as letter
-         left join ${schema}.dead_letter_edit as edit on edit.letter_id = letter.id
+         left join ${schema}.dead_letter_edit as edit on edit.dead_letter_id = letter.id
         where letter.message_id = $1::text and letter.origin = $2::text and letter.consumer is not distinct from $3::text
         order by letter.id
         limit 100`,
@@ -156,14 +156,14 @@ export function deadLetterAdminStatements(schema: string) {
     // ── waiting messages ──
     waiting: defineStatement(
       "sagabox.dead_letter_admin.waiting",
-      `with place as materialized (
+      `with found as materialized (
          select message.lane::integer as lane, message.seq from ${schema}.message where message.id = $1::text
          union
          select again.lane, again.seq from ${schema}.outbox as again where again.again and again.message_id = $1::text
        )
        select 'outbox' as "table", moving.lane, moving.seq::text, null::text as consumer, moving.type, moving.attempts
-         from place
-         join ${schema}.outbox as moving on moving.lane = place.lane and moving.seq = place.seq
+         from found
+         join ${schema}.outbox as moving on moving.lane = found.lane and moving.seq = found.seq
         where moving.message_id = $1::text and moving.due_at < 'infinity'
        union all
        select 'queue', moving.lane, moving.seq::text, reader.name, moving.type, moving.attempts

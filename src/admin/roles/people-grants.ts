@@ -72,12 +72,15 @@ const exceptData = [...messageColumns, "seq", "written_on", "ctid"]; // row posi
 export const operatorGrants: readonly Grant[] = [
   {
     on: "dead_letter",
-    can: { select: "all", update: ["closed_at", "closed_as", "fingerprint", "place"] },
+    can: { select: "all", update: ["closed_at", "closed_as", "fingerprint", "key_order"] },
     why: "reads dead letters with their payloads, groups and closes them",
   },
   {
     on: "dead_letter_edit",
-    can: { select: "all", insert: ["letter_id", "actor", "reason", "before_hash", "after_hash", "contract"] },
+    can: {
+      select: "all",
+      insert: ["dead_letter_id", "actor", "reason", "before_hash", "after_hash", "contract"],
+    },
     why: "records who replaced the data of a dead letter",
   },
   {
@@ -91,7 +94,7 @@ export const operatorGrants: readonly Grant[] = [
     can: { execute: "all" },
     why: "restores the archived message of a closed dead letter, and stores edited data",
   },
-  { on: "dead_letter_move_place", can: { execute: "all" }, why: "puts edited data into the old row" },
+  { on: "dead_letter_move_row", can: { execute: "all" }, why: "puts edited data into the old row" },
   {
     on: "dead_letter_bury_delivery",
     can: { execute: "all" },
@@ -164,7 +167,7 @@ export const operatorGrants: readonly Grant[] = [
     why: "reads sagas; locking a row requires an update right on one column",
   },
   {
-    on: "saga_mail",
+    on: "saga_input",
     can: { select: "all", insert: "all" },
     why: "stores operator decisions as pending input",
   },
@@ -266,7 +269,7 @@ export const privacyGrants: readonly Grant[] = [
     },
     why: "stops sagas whose data can no longer be decrypted",
   },
-  { on: "saga_mail", can: { select: "all" }, why: "exports their pending input" },
+  { on: "saga_input", can: { select: "all" }, why: "exports their pending input" },
   {
     on: "saga_incident",
     can: { select: "all", insert: "all", update: ["error", "closed_at", "resolution"] },

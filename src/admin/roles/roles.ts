@@ -150,7 +150,7 @@ const sagaGrants: readonly Grant[] = [
     why: "stores the state of each saga",
   },
   {
-    on: "saga_mail",
+    on: "saga_input",
     can: { select: "all", insert: "all", update: ["saga_id", "correlation_id"], delete: "all" },
     why: "stores and consumes pending input",
   },

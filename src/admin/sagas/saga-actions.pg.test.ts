@@ -155,7 +155,7 @@ test("F10: the same wish twice is one letter, and a saga that is being undone is
   const { sagaId } = await start(order, { id: "a" });
   const both = await Promise.all([bus.sagas.cancel(sagaId, by), bus.sagas.cancel(sagaId, by)]);
   expect(both.filter(({ accepted }) => accepted)).toHaveLength(1);
-  expect((await pool.query("select id from sagabox.saga_mail")).rows).toHaveLength(1);
+  expect((await pool.query("select id from sagabox.saga_input")).rows).toHaveLength(1);
   expect((await bus.sagas.show(sagaId)).pendingInputs).toBe(1);
 });
 

@@ -177,7 +177,7 @@ export async function postInput(
       `Saga ${id} cannot do "${asked.kind}": ${judgement.why}.`.replace(/([.?])\.$/, "$1"),
     );
   }
-  const input = encryptText(instance.seal, text, letter, ["mail"]);
+  const input = encryptText(instance.seal, text, letter, ["pending_input"]);
   const { rows } = await tx.run(sagas.post, [id, letter, cause, input]);
   return { sagaId: id, accepted: rows.length === 1 };
 }

@@ -100,13 +100,13 @@ test("F10: an instance nobody takes is stuck, with the version that is missing; 
   expect(await bus.sagas.stuck()).toEqual([]);
 });
 
-test("F10: mail that nobody takes is due since it came, not when the step it stands at gives up", async () => {
+test("F10: pending input that no worker takes is due since it came, not when the step it stands at gives up", async () => {
   const { start, pool, bus } = await sagaHarness();
   const waits = saga("waits", sagaOptions).waitFor("approval", Approved, { timeout: "1d" });
   bus.register(waits);
   const { sagaId } = await start(waits, { id: "a" });
   await bus.sagas.cancel(sagaId, by);
-  const sql = "update sagabox.saga_mail set arrived_at = '2020-02-03T04:05:06Z'";
+  const sql = "update sagabox.saga_input set arrived_at = '2020-02-03T04:05:06Z'";
   await pool.query(sql);
   const since = "2020-02-03T04:05:06.000Z";
   expect(await bus.sagas.stuck()).toMatchObject([

@@ -64,7 +64,7 @@ export interface SagaDetail extends SagaSummary {
 interface DetailRow extends SummaryRow {
   readonly input: string;
   readonly state: string;
-  readonly mail: number;
+  readonly pendingInputs: number;
 }
 
 export async function showSaga(admin: SagaAdmin, id: string): Promise<SagaDetail> {
@@ -74,7 +74,7 @@ export async function showSaga(admin: SagaAdmin, id: string): Promise<SagaDetail
   const [incident] = await listIncidents(admin, { sagaId: row.id, open: true, limit: 1 });
   const children = (await database.run<SummaryRow>(sql.children, [row.id])).rows;
   const { input, state } = await readContents(admin, row);
-  const { mail, ...summary } = row;
+  const { pendingInputs, ...summary } = row;
   return {
     ...toSummary(summary),
     input,
@@ -85,7 +85,7 @@ export async function showSaga(admin: SagaAdmin, id: string): Promise<SagaDetail
     steps: [...toStepDetails(state), ...listPendingSteps(admin, row, state)],
     incident: incident ?? null,
     children: children.map(toSummary),
-    pendingInputs: mail,
+    pendingInputs,
     state,
   };
 }

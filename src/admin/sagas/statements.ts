@@ -8,7 +8,7 @@ const summary = `instance.id, instance.saga_type as type, instance.definition_ve
        instance.waits_for as "waitsFor", ${utc("instance.waiting_since")} as "waitingSince", instance.version,
        instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
        instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
-       instance.parent_place as "parentStep", ${utc("instance.due_at")} as "dueAt", instance.claimed_by as "claimedBy",
+       instance.parent_step as "parentStep", ${utc("instance.due_at")} as "dueAt", instance.claimed_by as "claimedBy",
        ${utc("instance.claimed_until")} as "claimedUntil", ${utc("instance.created_at")} as "createdAt",
        ${utc("instance.updated_at")} as "updatedAt", ${utc("instance.completed_at")} as "completedAt"`;
 
@@ -41,7 +41,7 @@ export function adminStatements(schema: string) {
     showSaga: defineStatement(
       "sagabox.admin.show_saga",
       `select ${summary}, instance.input::text as input, instance.state::text as state,
-              (select count(*)::integer from ${schema}.saga_mail as mail where mail.saga_id = instance.id) as mail
+              (select count(*)::integer from ${schema}.saga_input as pending where pending.saga_id = instance.id) as "pendingInputs"
          from ${instances} where instance.id = $1::text`,
     ),
     children: defineStatement(
@@ -86,10 +86,10 @@ export function adminStatements(schema: string) {
       "sagabox.admin.stuck",
       `with horizon as materialized (
          select clock_timestamp() as now, clock_timestamp() - $1::double precision * interval '1 ms' as at),
-       mailed as materialized (
-         select mail.saga_id, min(mail.arrived_at) as since from ${schema}.saga_mail as mail
-          where mail.saga_id is not null and mail.arrived_at < (select at from horizon)
-          group by mail.saga_id),
+       overdue as materialized (
+         select pending.saga_id, min(pending.arrived_at) as since from ${schema}.saga_input as pending
+          where pending.saga_id is not null and pending.arrived_at < (select at from horizon)
+          group by pending.saga_id),
        suspects as (
          select id from ${schema}.saga_instance where completed_at is null and status = 'failed'
          union
@@ -99,23 +99,23 @@ export function adminStatements(schema: string) {
          union
          select id from ${schema}.saga_instance where due_at < (select at from horizon)
          union
-         select saga_id from mailed),
+         select saga_id from overdue),
        judged as (
          select ${summary},
-                ${utc("least(mailed.since, case when instance.due_at < horizon.at then instance.due_at end)")} as "overdueSince",
+                ${utc("least(overdue.since, case when instance.due_at < horizon.at then instance.due_at end)")} as "overdueSince",
                 case when instance.status = 'failed' then instance.state::text end as state,
                 case
                   when instance.status = 'failed' then 'incident'
-                  when (instance.due_at < horizon.at or mailed.since is not null)
+                  when (instance.due_at < horizon.at or overdue.since is not null)
                    and instance.claimed_until > horizon.now then 'held'
-                  when instance.due_at < horizon.at or mailed.since is not null then 'unclaimed'
+                  when instance.due_at < horizon.at or overdue.since is not null then 'unclaimed'
                   when instance.completed_at is null and instance.updated_at < horizon.at
                    and instance.waits_for !~ '^(wait|delay|child):' then 'slow'
                 end as reason
            from suspects
            join ${instances} on instance.id = suspects.id
           cross join horizon
-           left join mailed on mailed.saga_id = instance.id)
+           left join overdue on overdue.saga_id = instance.id)
        select * from judged
         where reason is not null and ($2::text is null or type = $2::text)
         order by array_position(array['incident', 'unclaimed', 'held', 'slow'], reason), "updatedAt"

@@ -193,7 +193,7 @@ export function republishStatements(schema: string) {
   // If the data of a message was edited before it was sent, the edited copy was sent.
   const editedOn = `(select edit.kept_on
                      from ${schema}.dead_letter as letter
-                     join ${schema}.dead_letter_edit as edit on edit.letter_id = letter.id
+                     join ${schema}.dead_letter_edit as edit on edit.dead_letter_id = letter.id
                     where letter.message_id = message.id and letter.origin = 'outbox' and letter.closed_as = 'replayed'
                     order by letter.id desc limit 1)`;
   const inWindow = `written_at >= $1::text::timestamptz and written_at < $2::text::timestamptz

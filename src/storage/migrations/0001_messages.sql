@@ -167,7 +167,7 @@ create table {schema}.receipt_default partition of {schema}.receipt default;
 
 -- ── member and relay_lane ───────────────────────────────────────────────────────────────────────────
 -- The workers that share the lanes of a scope. Scope 0 is the outbox; scope g is consumer group g.
--- process, place and backend identify the operating system process, its machine and its session on this server. Another
+-- process, location and backend identify the operating system process, its machine and its session on this server. Another
 -- worker on the same machine can see that the process is dead and need not wait for the end of its lease.
 create table {schema}.member (
   id           text        not null primary key,
@@ -176,7 +176,7 @@ create table {schema}.member (
   joined_at    timestamptz not null default clock_timestamp(),
   lease_until  timestamptz not null, -- covers every lane that the member owns
   process      text,
-  place        text,
+  location     text,
   backend      integer
 );
 
@@ -305,13 +305,13 @@ create function {schema}.outbox_retry_now(wanted text) returns table (retried_la
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
   return query
-  with place as materialized (
+  with found as materialized (
     select message.lane::integer as lane, message.seq from {schema}.message where message.id = wanted
     union
     select again.lane, again.seq from {schema}.outbox as again where again.again and again.message_id = wanted
   ), failed as materialized (
     select row.lane, row.seq, row.due_at, row.attempts
-      from place join {schema}.outbox as row on row.lane = place.lane and row.seq = place.seq
+      from found join {schema}.outbox as row on row.lane = found.lane and row.seq = found.seq
      where row.message_id = wanted and row.attempts > 0
        and row.due_at > clock_timestamp() and row.due_at < 'infinity'
        for update of row

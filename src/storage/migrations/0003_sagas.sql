@@ -37,7 +37,7 @@ create table {schema}.saga_instance (
   traceparent        text        not null, -- W3C trace context of the message that started it
   message_correlation_id text    not null, -- the correlation id of the messages it sends
   parent_id          text,                 -- of a child saga: the instance that started it …
-  parent_place       text,                 -- … and the step that did
+  parent_step       text,                 -- … and the step that did
   due_at             timestamptz,          -- when it must run again; null while it waits for input only
   claimed_by         text,                 -- the worker that runs it …
   claimed_until      timestamptz,          -- … and the end of its lease
@@ -48,7 +48,7 @@ create table {schema}.saga_instance (
   completed_at       timestamptz,
   attachments        text[],               -- blobs it refers to, if its input and state are encrypted
   subject            text,                 -- keyed hash of its data subject; its input and state are encrypted then
-  check ((parent_id is null) = (parent_place is null)),
+  check ((parent_id is null) = (parent_step is null)),
   check ((completed_at is not null) = (status in ('completed', 'compensated')))
 ) with (fillfactor = 70, vacuum_truncate = off);
 
@@ -60,11 +60,11 @@ create index saga_instance_message_correlation on {schema}.saga_instance (messag
 create index saga_instance_parent on {schema}.saga_instance (parent_id) where parent_id is not null;
 create index saga_instance_subject on {schema}.saga_instance (subject) where subject is not null;
 
--- ── saga_mail ───────────────────────────────────────────────────────────────────────────────────────
+-- ── saga_input ───────────────────────────────────────────────────────────────────────────────────────
 -- Pending input: input for an instance that could not be applied at once. The instance does not exist yet
 -- (correlation_id is set), no worker here knows its version, a child has ended, or an operator has acted (saga_id is
 -- set). Exactly one of saga_id and correlation_id is set.
-create table {schema}.saga_mail (
+create table {schema}.saga_input (
   id             text        not null check (id <> ''), -- the id of the message, or one made for the input
   saga_type      text        not null,
   saga_id        text,
@@ -77,9 +77,9 @@ create table {schema}.saga_mail (
   check ((saga_id is null) <> (correlation_id is null))
 ) with (vacuum_truncate = off);
 
-create index saga_mail_saga on {schema}.saga_mail (saga_id, arrived_at) where saga_id is not null;
-create index saga_mail_unclaimed on {schema}.saga_mail (saga_type, correlation_id) where saga_id is null;
-create index saga_mail_expires on {schema}.saga_mail (expires_at);
+create index saga_input_saga on {schema}.saga_input (saga_id, arrived_at) where saga_id is not null;
+create index saga_input_unclaimed on {schema}.saga_input (saga_type, correlation_id) where saga_id is null;
+create index saga_input_expires on {schema}.saga_input (expires_at);
 
 -- ── saga_incident ───────────────────────────────────────────────────────────────────────────────────
 -- Failures that an operator has to decide about. A failed instance has exactly one open incident, any other has none.

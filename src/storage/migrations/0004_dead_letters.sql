@@ -34,7 +34,7 @@ create table {schema}.dead_letter (
   error_message   text        not null,
   stack_trace     text,
   fingerprint     text,                 -- a hash of the cause; dead letters of one cause are shown as one group
-  place           bigint      not null default -1, -- the seq of the message, which is its order inside its key; set by
+  key_order       bigint      not null default -1, -- the seq of the message, which is its order inside its key; set by
                                         -- a trigger; 0 if there is no key or no such message in the archive
   failed_at       timestamptz not null default clock_timestamp(),
   closed_at       timestamptz,
@@ -50,34 +50,34 @@ create index dead_letter_open on {schema}.dead_letter (failed_at) where closed_a
 create index dead_letter_failed on {schema}.dead_letter (failed_at);
 create index dead_letter_message on {schema}.dead_letter (message_id);
 -- Dead letters of one cause in the order of their messages, which is the order of a replay.
-create index dead_letter_open_cause on {schema}.dead_letter (fingerprint, place, written_at, message_id)
+create index dead_letter_open_cause on {schema}.dead_letter (fingerprint, key_order, written_at, message_id)
   include (failed_at) where closed_at is null;
 create index dead_letter_closed_cause on {schema}.dead_letter (fingerprint, closed_as) where closed_at is not null;
 -- Finds earlier dead letters of the same key. The key is hashed because it may be too long for an index entry.
-create index dead_letter_open_key on {schema}.dead_letter (hashtextextended(key, 0), place, written_at)
+create index dead_letter_open_key on {schema}.dead_letter (hashtextextended(key, 0), key_order, written_at)
   where closed_at is null and key is not null;
 
--- Fills in `place`. A message that is dead-lettered again keeps its first place: the copy that the archive has by then
+-- Fills in `key_order`. A message that is dead-lettered again keeps its first value: the copy that the archive has by then
 -- may have been written by a replay, with a higher seq.
-create function {schema}.dead_letter_find_place() returns trigger
+create function {schema}.dead_letter_find_key_order() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
-  new.place := case when new.key is null then 0 else coalesce(
-    (select min(earlier.place) from {schema}.dead_letter as earlier
-      where earlier.message_id = new.message_id and earlier.place >= 0),
+  new.key_order := case when new.key is null then 0 else coalesce(
+    (select min(earlier.key_order) from {schema}.dead_letter as earlier
+      where earlier.message_id = new.message_id and earlier.key_order >= 0),
     (select min(message.seq) from {schema}.message where message.id = new.message_id and message.seq > 0), 0) end;
   return new;
 end
 $$;
-create trigger dead_letter_place before insert on {schema}.dead_letter
-  for each row execute function {schema}.dead_letter_find_place();
+create trigger dead_letter_key_order before insert on {schema}.dead_letter
+  for each row execute function {schema}.dead_letter_find_key_order();
 
 -- ── dead_letter_edit ────────────────────────────────────────────────────────────────────────────────
 -- A dead letter that was replayed with other data: who changed it, why, and the SHA-256 of the data before and after.
 -- The dead letter keeps the old data and the archive has the new copy, so there is no payload here. The row is deleted
 -- with its dead letter.
 create table {schema}.dead_letter_edit (
-  letter_id    bigint      not null primary key references {schema}.dead_letter on delete cascade,
+  dead_letter_id    bigint      not null primary key references {schema}.dead_letter on delete cascade,
   edited_at    timestamptz not null default clock_timestamp(),
   actor        text        not null check (actor <> ''),
   reason       text        not null check (reason <> ''),
@@ -92,15 +92,15 @@ create table {schema}.dead_letter_edit (
 -- Each of these functions does one thing, for one closed dead letter, with the rights of its owner. A role may call them
 -- without a right on the tables. All names are qualified, so the search_path of the caller has no influence.
 
--- Makes the outbox row that held back its key due again, in its old place. Returns whether there was such a row.
-create function {schema}.dead_letter_rearm(letter_id bigint) returns boolean
+-- Makes the outbox row that held back its key due again, in its old position. Returns whether there was such a row.
+create function {schema}.dead_letter_rearm(dead_letter_id bigint) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   update {schema}.outbox as held
      set attempts = 0, due_at = clock_timestamp(),
          expires_at = case when held.expires_at > clock_timestamp() then held.expires_at end
     from {schema}.dead_letter as letter
-   where letter.id = letter_id and letter.closed_as = 'replayed'
+   where letter.id = dead_letter_id and letter.closed_as = 'replayed'
      and held.lane = letter.held_lane and held.seq = letter.held_seq and held.due_at = 'infinity';
   return found;
 end
@@ -108,12 +108,12 @@ $$;
 
 -- Deletes the outbox row of a discarded dead letter, so that later messages of its key are sent. Returns whether there
 -- was such a row.
-create function {schema}.dead_letter_free_key(letter_id bigint) returns boolean
+create function {schema}.dead_letter_free_key(dead_letter_id bigint) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   delete from {schema}.outbox as held
    using {schema}.dead_letter as letter
-   where letter.id = letter_id and letter.closed_as = 'discarded'
+   where letter.id = dead_letter_id and letter.closed_as = 'discarded'
      and held.lane = letter.held_lane and held.seq = letter.held_seq and held.due_at = 'infinity';
   return found;
 end
@@ -123,7 +123,7 @@ $$;
 -- the archive has no copy of it. Content that differs from the dead letter's must match its edit. Such a copy gets seq 0,
 -- because it never was in the outbox: only the dead letter's own consumer receives it again. Rows move to younger
 -- copies only, so data that is edited back to an earlier text gets a copy of its own. Returns the day of the copy.
-create function {schema}.dead_letter_keep_copy(letter_id bigint, in_lane smallint, content text, in_stream bigint default null)
+create function {schema}.dead_letter_keep_copy(dead_letter_id bigint, in_lane smallint, content text, in_stream bigint default null)
 returns date
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
@@ -132,12 +132,12 @@ declare
   wanted text;
 begin
   select * into letter from {schema}.dead_letter as one
-   where one.id = letter_id and one.closed_as = 'replayed';
+   where one.id = dead_letter_id and one.closed_as = 'replayed';
   if letter.id is null then return null; end if;
   wanted := coalesce(content, letter.data);
   if wanted <> letter.data and not exists (
        select 1 from {schema}.dead_letter_edit as edit
-        where edit.letter_id = letter.id and edit.after_hash = encode(sha256(convert_to(wanted, 'UTF8')), 'hex')) then
+        where edit.dead_letter_id = letter.id and edit.after_hash = encode(sha256(convert_to(wanted, 'UTF8')), 'hex')) then
     raise exception 'letter % has no edit with these data', letter.id using errcode = 'check_violation';
   end if;
   select message.written_on into kept from {schema}.message
@@ -159,20 +159,20 @@ begin
             letter.traceparent, letter.source, letter.target, letter.priority, letter.max_attempts,
             letter.held_lane is not null, letter.headers, wanted, letter.written_at, null);
   end if;
-  update {schema}.dead_letter_edit as edit set kept_on = kept where edit.letter_id = letter.id;
+  update {schema}.dead_letter_edit as edit set kept_on = kept where edit.dead_letter_id = letter.id;
   return kept;
 end
 $$;
 
 -- Points the outbox row that held the key of an edited dead letter to the copy with the new data. The row keeps its
--- place. Returns whether there was such a row.
-create function {schema}.dead_letter_move_place(letter_id bigint, to_day date) returns boolean
+-- position. Returns whether there was such a row.
+create function {schema}.dead_letter_move_row(dead_letter_id bigint, to_day date) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
   update {schema}.outbox as held
      set written_on = to_day
     from {schema}.dead_letter as letter, {schema}.dead_letter_edit as edit
-   where letter.id = dead_letter_move_place.letter_id and edit.letter_id = letter.id and letter.closed_as = 'replayed'
+   where letter.id = dead_letter_move_row.dead_letter_id and edit.dead_letter_id = letter.id and letter.closed_as = 'replayed'
      and held.lane = letter.held_lane and held.seq = letter.held_seq and held.due_at = 'infinity'
      and held.written_on < to_day;
   return found;

@@ -127,12 +127,12 @@ select flow, message_id, correlation_id, type, causation_id, source, happened_at
 
 create view {schema}.masked_saga_instance with (security_barrier) as
 select id, saga_type, definition_version, status, current_step, waits_for, waiting_since, version, retry_count,
-       last_error is not null as has_error, trace_id, message_correlation_id, parent_id, parent_place, due_at,
+       last_error is not null as has_error, trace_id, message_correlation_id, parent_id, parent_step, due_at,
        claimed_by, claimed_until, created_at, updated_at, completed_at
   from {schema}.saga_instance;
 
-create view {schema}.masked_saga_mail with (security_barrier) as
-select id, saga_type, saga_id, arrived_at, expires_at from {schema}.saga_mail;
+create view {schema}.masked_saga_input with (security_barrier) as
+select id, saga_type, saga_id, arrived_at, expires_at from {schema}.saga_input;
 
 create view {schema}.masked_saga_incident with (security_barrier) as
 select id, saga_id, steps, opened_at, closed_at from {schema}.saga_incident;
@@ -178,7 +178,7 @@ begin
     select relname from pg_class
      where relnamespace = '{schema}'::regnamespace
        and relname = any(array['outbox', 'queue', 'scheduled', 'published_id', 'consumer_inbox', 'dead_letter', 'saga_instance',
-                               'saga_mail', 'saga_incident', 'reply', 'flow_event', 'blob', 'blob_use', 'subject_key'])
+                               'saga_input', 'saga_incident', 'reply', 'flow_event', 'blob', 'blob_use', 'subject_key'])
        and pg_relation_size(oid) < pages * current_setting('block_size')::bigint
      order by relname
   loop
@@ -221,10 +221,10 @@ begin
         select mark || n, mark, 1, mark || n, 'completed', '{}', '{}', padding, '', '', '', clock_timestamp()
           from generate_series(1, 4 * pages) as n;
         delete from {schema}.saga_instance where saga_type = mark;
-      when 'saga_mail' then
-        insert into {schema}.saga_mail (id, saga_type, saga_id, cause, input, expires_at)
+      when 'saga_input' then
+        insert into {schema}.saga_input (id, saga_type, saga_id, cause, input, expires_at)
         select mark || n, mark, mark, padding, '{}', 'infinity' from generate_series(1, 4 * pages) as n;
-        delete from {schema}.saga_mail where saga_id = mark;
+        delete from {schema}.saga_input where saga_id = mark;
       when 'saga_incident' then
         insert into {schema}.saga_incident (id, saga_id, steps, error, closed_at, resolution)
         overriding system value

@@ -209,7 +209,7 @@ export class Simulation {
     }
   }
 
-  /** Mail: it may take long, but it arrives. */
+  /** Pending input: it may take long, but it arrives. */
   sendInput(id: string, input: SagaInput): void {
     this.at(this.delay(), () => {
       const instance = this.instances.get(id);

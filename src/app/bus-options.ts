@@ -194,9 +194,10 @@ function checkClaimCheck({ claimCheck, transport }: BusOptions, checked: Checked
   readClaimCheck({ claimCheck, deadLetterRetentionMs, inboxRetentionMs }, outbox, transport);
 }
 
-// A pool is checked where the database is attached to it.
+// A pool is checked where the database is attached to it. With an empty URL, pg reads PGHOST and its other variables.
 function checkDatabase(name: string, database: unknown): PgPool | string {
-  if (typeof database === "string") environmentVariables.databaseUrl.option.check(name, database);
+  if (typeof database === "string" && database !== "")
+    environmentVariables.databaseUrl.option.check(name, database);
   return database as PgPool | string;
 }
 

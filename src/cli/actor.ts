@@ -16,8 +16,8 @@ interface ActorAndReason {
   readonly reason: string;
 }
 
-const WHO = "--actor <name>, or USER in the environment";
-const WHY = "--reason <text>";
+const WHO = '--actor "$(whoami)"';
+const WHY = '--reason "why"';
 
 /** Reads --actor or USER for the audit log. Throws a `UsageError` when both are missing and there is no `fallback`. */
 export function readActor(input: CommandInput, io: Io, fallback = ""): string {
@@ -33,7 +33,7 @@ export function readActorAndReason(input: CommandInput, io: Io, hint = ""): Acto
   if (actor.trim() !== "" && reason.trim() !== "") return { actor, reason };
   if (reason.trim() !== "") throw new UsageError(`Add ${WHO}: the audit log records who acted.${hint}`);
   if (actor.trim() !== "") throw new UsageError(`Add ${WHY}: the audit log records the reason.${hint}`);
-  throw new UsageError(`Add ${WHY}, and ${WHO}: the audit log records who acted and why.${hint}`);
+  throw new UsageError(`Add ${WHO} ${WHY}: the audit log records who acted and why.${hint}`);
 }
 
 /** Reads actor and reason of an action that has a dry run; the error text mentions --dry-run. */

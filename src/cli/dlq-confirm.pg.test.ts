@@ -23,7 +23,7 @@ test("a script that forgets --yes is refused, with what would have been done on 
   const { script, open } = await setup();
   expect(await script("replay", "--all")).toMatchObject({
     code: 2,
-    stderr: expect.stringMatching(/--reason <text>.* With --dry-run the command only prints/) as string,
+    stderr: expect.stringMatching(/--reason "why".* With --dry-run the command only prints/) as string,
   });
   const replay = await script("replay", "--all", "--reason", "fixed");
   expect(replay).toMatchObject({ code: 2, stdout: "" });

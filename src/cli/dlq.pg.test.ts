@@ -219,6 +219,13 @@ test("dlq: nobody to handle it stops a replay before it begins, and one that end
 test("dlq: one letter is replayed or discarded by its id, many are discarded by a filter, each with a reason", async () => {
   const { pool, dlq, json, rows, seen } = await setup();
   await someDeadLetters(pool, place, [{ consumer: "billing", letters: 5, error: "'late'" }]);
+  const plan = await dlq("replay", "1", "--dry-run");
+  expect(plan).toMatchObject({ code: 0, stderr: "" });
+  expect(plan.stdout).toMatch(
+    /^Dead letter 1 \(order\.placed, message .*would be sent back to billing\.\nDry run/,
+  );
+  expect(await json("replay", "1", "--dry-run")).toMatchObject({ dryRun: true, consumer: "billing" });
+  expect(await rows("select 1 from sagabox.dead_letter where closed_at is not null")).toEqual([]);
   expect(await dlq("replay", "1")).toMatchObject({
     code: 2,
     stderr: expect.stringContaining("--reason") as string,

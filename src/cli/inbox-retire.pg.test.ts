@@ -61,7 +61,9 @@ test("a consumer that is gone is retired with what waits for it, and comes back 
   for (const n of [2, 3]) await second.publish(n);
   await sent();
   await expect.poll(waiting).toBe(4);
-  expect((await cli("doctor")).stdout).toContain("sagabox inbox retire old --reason");
+  expect((await cli("doctor")).stdout).toContain(
+    'sagabox inbox retire old --actor "$(whoami)" --reason retired',
+  );
   const text = "1 subscription(s) (events.order.placed) of consumer old and 2 waiting message(s)";
   const kept = "Its inbox rows and dead letters are kept.";
   expect(await cli("inbox", "retire", "old", "--dry-run")).toMatchObject({

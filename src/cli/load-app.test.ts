@@ -2,10 +2,10 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { runCli } from "../../test/support/run-cli.ts";
 import { environmentOfBus } from "../options/index.ts";
-import { loadApp } from "./load-app.ts";
+import { inspectApp, loadApp } from "./load-app.ts";
 
 function folderWith(files: Readonly<Record<string, string>>): string {
   const folder = mkdtempSync(join(tmpdir(), "sagabox-app-"));
@@ -40,4 +40,16 @@ test("G11: a bus reads general names such as BATCH_SIZE only where the command l
   const env = { BATCH_SIZE: "5", SAGABOX_CONCURRENCY: "3" };
   expect(await loadApp("app.mjs", folderWith({ "app.mjs": app }))).toMatchObject({ read: env });
   expect(environmentOfBus(env)).toEqual({ SAGABOX_CONCURRENCY: "3" });
+});
+
+test("what an application prints while it is inspected goes to standard error", async () => {
+  const app = `
+    process.stdout.write("loading\\n");
+    export default { async run() {}, async stop() { process.stdout.write("stopped\\n"); } };
+  `;
+  const out = vi.spyOn(process.stdout, "write");
+  const err = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+  expect(await inspectApp("app.mjs", folderWith({ "app.mjs": app }), (bus) => "run" in bus)).toBe(true);
+  expect(err.mock.calls.flat()).toEqual(expect.arrayContaining(["loading\n", "stopped\n"]));
+  expect(out).not.toHaveBeenCalled();
 });

@@ -24,6 +24,26 @@ export async function loadApp(path: string, folder: string): Promise<RunnableBus
   return loadForCommandLine(() => importBus(path, file));
 }
 
+/**
+ * Loads the application, reads something from its bus without running it, and stops the bus. Meanwhile everything that the
+ * application writes to standard output goes to standard error, so that the output is that of the command alone.
+ */
+export async function inspectApp<T>(path: string, folder: string, read: (bus: object) => T): Promise<T> {
+  const { stdout, stderr } = process;
+  const { write } = stdout;
+  stdout.write = stderr.write.bind(stderr) as typeof write;
+  try {
+    const bus = await loadApp(path, folder);
+    try {
+      return read(bus);
+    } finally {
+      await bus.stop();
+    }
+  } finally {
+    stdout.write = write;
+  }
+}
+
 async function importBus(path: string, file: string): Promise<RunnableBus> {
   const exported = await importModule(path, file);
   for (const candidate of [exported["default"], exported["bus"]]) {

@@ -18,11 +18,11 @@ test("an option before any command is told as one, with the nearest there is", a
 
 test("who and why are asked for at once", async () => {
   expect((await cli("outbox", "retry-now", "m-1")).stderr).toContain(
-    "Add --reason <text>, and --actor <name>, or USER in the environment: the audit log records who acted and why.",
+    'Add --actor "$(whoami)" --reason "why": the audit log records who acted and why.',
   );
-  expect((await cli("saga", "cancel", "s-1")).stderr).toContain("Add --reason <text>, and --actor <name>");
+  expect((await cli("saga", "cancel", "s-1")).stderr).toContain('Add --actor "$(whoami)" --reason "why"');
   expect((await cli("dlq", "discard", "7", "--actor", "ann")).stderr).toContain(
-    "Add --reason <text>: the audit log",
+    'Add --reason "why": the audit log',
   );
 });
 

@@ -50,8 +50,8 @@ test("F10: show tells steps, incident and the ways out; history tells who and wh
   expect(shown.stdout).toMatch(/^status +failed, past its pivot$/m);
   expect(shown.stdout).toMatch(/^ship +failed +\S+ +\S+ ms +1 +no carrier for broken/m);
   expect(shown.stdout).toMatch(/^An operator must decide since \S+: step ship failed for good: no carrier/m);
-  expect(shown.stdout).toContain(`sagabox saga retry ${broken} --reason`);
-  expect(shown.stdout).toContain(`sagabox saga skip ${broken} --step ship --reason`);
+  expect(shown.stdout).toContain(`sagabox saga retry ${broken} --actor "$(whoami)" --reason`);
+  expect(shown.stdout).toContain(`sagabox saga skip ${broken} --step ship --actor "$(whoami)" --reason`);
   expect(shown.stdout).not.toContain("\u001b");
   const json = JSON.parse((await cli("show", broken, "--json")).stdout) as object;
   expect(json).toMatchObject({ id: broken, pivoted: true, incident: { steps: ["ship"] } });

@@ -16,3 +16,4 @@ export {
 } from "./sagabox-error.ts";
 export { ignore, permanent, refuse, retryAfter, readVerdict } from "./verdicts.ts";
 export type { Verdict, VerdictError } from "./verdicts.ts";
+export { auditFlags, quoteForShell } from "./suggested-command.ts";

@@ -1,3 +1,4 @@
+import { auditFlags, quoteForShell } from "../../errors/index.ts";
 import { describeUnreadLanes, type UnreadLane } from "../overview/unread-lanes.ts";
 import { advice, fine, problem, durationText, type Diagnosis } from "./diagnosis.ts";
 
@@ -27,7 +28,7 @@ export function judgeRelay({ relays, oldest_ms: oldest }: RelayFacts): readonly 
         "relay",
         `${relays} relay(s) alive, but ${waits}`,
         "The transport is down or slow, or a key is held back by a message that fails.",
-        "sagabox outbox list; sagabox explain <message-id>",
+        "sagabox outbox list",
       ),
     ];
   }
@@ -53,16 +54,11 @@ export interface ConsumerFacts {
   readonly topics: number;
 }
 
-/** Quotes a name for a shell if necessary. */
-function quoteForShell(name: string): string {
-  return /^[\w.:-]+$/.test(name) ? name : `'${name.replaceAll("'", `'\\''`)}'`;
-}
-
 export function judgeConsumers(consumers: readonly ConsumerFacts[]): readonly Diagnosis[] {
   const found = consumers.flatMap(({ name, members, waiting, topics }) => {
     if (members > 0 || (topics === 0 && waiting === 0)) return [];
     const seen = `consumer "${name}" has no live member${waiting > 0 ? `, and deliveries wait for it` : ""}`;
-    const fix = `Start a worker that registers "${name}". If it is gone for good: sagabox inbox retire ${quoteForShell(name)} --reason <text>`;
+    const fix = `Start a worker that registers "${name}". If it is gone for good: sagabox inbox retire ${quoteForShell(name)} ${auditFlags("retired")} --yes`;
     const why = "What is sent to it waits for ever, and keeps old days of the archive from being dropped.";
     return [(waiting > 0 ? problem : advice)("consumers", seen, why, fix)];
   });
@@ -125,14 +121,7 @@ export function judgeDeadLetters({
   const seen = `${open >= 10_000 ? "10000 or more" : open} open, the oldest for ${durationText(oldest ?? 0)}`;
   const why = `Each is a message that did not reach its end. They are deleted ${durationText(retention)} after their death.`;
   const soon = (oldest ?? 0) >= retention * 0.8;
-  return [
-    (soon ? problem : advice)(
-      "dead letters",
-      seen,
-      why,
-      "sagabox dlq list; sagabox dlq replay … or discard …",
-    ),
-  ];
+  return [(soon ? problem : advice)("dead letters", seen, why, "sagabox dlq groups")];
 }
 
 export interface SagaFacts {

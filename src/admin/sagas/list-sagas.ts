@@ -1,3 +1,4 @@
+import { auditFlags } from "../../errors/index.ts";
 import { decodeJson, SUBJECT_ERASED } from "../../message/index.ts";
 import {
   type Duration,
@@ -215,7 +216,7 @@ function explainStuck(admin: SagaAdmin, row: StuckRow): Pick<StuckSaga, "why" | 
 function adviceFor(row: StuckRow): string {
   const { id, type, lastError: error } = row;
   if (error === SUBJECT_ERASED) {
-    return `Nothing can be undone without its state. Close it: sagabox privacy end-saga ${id} --reason …`;
+    return `Nothing can be undone without its state. Close it: sagabox privacy end-saga ${id} ${auditFlags("data erased")}`;
   }
   if (readState(row)?.mismatches !== undefined) {
     return (

@@ -1,4 +1,4 @@
-import { SagaboxError } from "../../errors/index.ts";
+import { auditFlags, SagaboxError } from "../../errors/index.ts";
 import {
   type AnyEvent,
   encodeJson,
@@ -125,7 +125,7 @@ export async function openOrRefuse(
   if (typeof instance !== "string") return instance;
   const why =
     instance === "erased"
-      ? `${SUBJECT_ERASED}, and with them its state; close it: sagabox privacy end-saga ${row.id} --reason …`
+      ? `${SUBJECT_ERASED}, and with them its state; close it: sagabox privacy end-saga ${row.id} ${auditFlags("data erased")}`
       : "it is about a person, and there is no key for it here: set SAGABOX_KEY_RING_FILE";
   throw new SagaboxError("SAGA_ACTION_REFUSED", `Nothing can be decided about saga ${row.id}: ${why}.`);
 }

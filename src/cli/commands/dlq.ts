@@ -37,7 +37,7 @@ import {
 import { groups, list, show } from "../dlq/list.ts";
 import { replayMany, replayOne } from "../dlq/replay.ts";
 import { runInterruptible } from "../stop-signals.ts";
-import { loadApp } from "../load-app.ts";
+import { inspectApp } from "../load-app.ts";
 import { jsonText, safeLines, table } from "../print.ts";
 import { startProgress } from "../terminal.ts";
 import { watchOption } from "../watch.ts";
@@ -52,7 +52,7 @@ export const dlq: Command = {
     "dlq groups [<filter>] [--check] [--watch [seconds]]",
     "dlq list [<filter>] [--letters] [--closed] [--limit <number>] [--after <id>]",
     "dlq show <id>",
-    "dlq replay <id> --reason <text>",
+    "dlq replay <id> --reason <text> [--dry-run]",
     "dlq replay <filter> | --all [--rate <number>] [--canary <number>] [--wait <time>] --reason <text> [--yes]",
     "dlq replay <filter> | --all --dry-run",
     "dlq edit <id> --data-file <file> [--app <module>] --reason <text> [--dry-run] [--yes]",
@@ -146,7 +146,7 @@ function actionsFor({ positionals }: CommandInput): Actions {
     list: { reads: [...looking, "letters", "closed", "after"], run: list },
     show: { reads: [], argument: "the id of a dead letter", run: show },
     replay: one
-      ? { reads: acting, argument: "the id of a dead letter", run: replayOne }
+      ? { reads: [...acting, "dry-run"], argument: "the id of a dead letter", run: replayOne }
       : { reads: [...acting, ...filterNames, "all", "rate", "canary", "wait", "dry-run"], run: replayMany },
     edit: {
       reads: [...acting, "data-file", "app", "dry-run"],
@@ -290,9 +290,8 @@ function readDataFile(input: CommandInput, { cwd }: Io): string {
 }
 
 /** Loads the application and returns a lookup of its handlers' contracts. The bus is not started. */
-async function loadContracts(app: string, { cwd }: Io): Promise<NonNullable<EditOptions["contractOf"]>> {
-  const bus = await loadApp(app, cwd);
-  try {
+function loadContracts(app: string, { cwd }: Io): Promise<NonNullable<EditOptions["contractOf"]>> {
+  return inspectApp(app, cwd, (bus) => {
     const { deadLetters } = bus as { deadLetters?: { contracts?: () => readonly HandledContract[] } };
     if (typeof deadLetters?.contracts !== "function") {
       throw new SagaboxError("APP_MODULE_INVALID", `"${app}" exports a bus without dead letters.`);
@@ -301,9 +300,7 @@ async function loadContracts(app: string, { cwd }: Io): Promise<NonNullable<Edit
     return (consumer, type) =>
       all.find((one) => one.contract.name === type && (consumer === null || one.consumer === consumer))
         ?.contract;
-  } finally {
-    await bus.stop();
-  }
+  });
 }
 
 interface HandledContract {

@@ -17,7 +17,7 @@ import { runAction, type Actions } from "../actions.ts";
 import { readActorAndReason } from "../actor.ts";
 import { type Command, type CommandInput, DONE, FOUND, type Io, textValue, UsageError } from "../command.ts";
 import { yesOption } from "../confirm.ts";
-import { loadApp } from "../load-app.ts";
+import { inspectApp } from "../load-app.ts";
 import { jsonText, safeLines, table } from "../print.ts";
 import { createAction, history, list, show, stuck, withSagas } from "../saga/instances.ts";
 import { dropUndefined, numberValue } from "../option-values.ts";
@@ -367,13 +367,10 @@ function findingTable(findings: readonly CheckFinding[], columns: number | undef
 }
 
 /** Loads the application and returns the sagas registered with its bus. The bus is not started. */
-async function loadDefinitions(app: string, io: Io): Promise<readonly SagaDefinition[]> {
-  const bus = await loadApp(app, io.cwd);
-  try {
+function loadDefinitions(app: string, { cwd }: Io): Promise<readonly SagaDefinition[]> {
+  return inspectApp(app, cwd, (bus) => {
     const { sagas } = bus as { sagas?: { definitions?: () => readonly SagaDefinition[] } };
     if (typeof sagas?.definitions === "function") return sagas.definitions();
     throw new SagaboxError("APP_MODULE_INVALID", `"${app}" exports a bus without sagas.`);
-  } finally {
-    await bus.stop();
-  }
+  });
 }

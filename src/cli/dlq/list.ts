@@ -1,3 +1,4 @@
+import { auditFlags } from "../../errors/index.ts";
 import {
   type DeadLetterAdmin,
   type DeadLetterFilter,
@@ -198,6 +199,6 @@ function nextSteps({
 }: DeadLetterView): string[] {
   const explain = `Full history:    sagabox explain ${message.id}`;
   if (closed !== null) return ["", explain];
-  const act = `After the fix:   sagabox dlq replay ${id} --reason <text>`;
-  return ["", explain, act, `Or close it:     sagabox dlq discard ${id} --reason <text> --yes`];
+  const act = `After the fix:   sagabox dlq replay ${id} ${auditFlags("cause fixed")}`;
+  return ["", explain, act, `Or close it:     sagabox dlq discard ${id} ${auditFlags("not needed")} --yes`];
 }

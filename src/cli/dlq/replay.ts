@@ -3,6 +3,7 @@ import {
   replayAndWake,
   replayInStages,
   explainWait,
+  viewDeadLetter,
   type ReplayPlan,
   type ReplayReport,
 } from "../../admin/index.ts";
@@ -17,6 +18,7 @@ import { readFilter, isFiltered, shorten, withDeadLetters } from "./input.ts";
 
 /** `dlq replay <id>` */
 export async function replayOne(input: CommandInput, io: Io, letterId: string): Promise<number> {
+  if (isDryRun(input)) return planOne(input, io, letterId);
   const by = readActorAndReason(input, io);
   const {
     letter,
@@ -40,6 +42,29 @@ export async function replayOne(input: CommandInput, io: Io, letterId: string): 
       ),
     );
   if (why !== undefined) io.err(safeLines(`It is waiting: ${why}.`));
+  return DONE;
+}
+
+/** `dlq replay <id> --dry-run`: prints where the message would go, and whether a worker would handle it. */
+async function planOne(input: CommandInput, io: Io, letterId: string): Promise<number> {
+  const { letter, why } = await withDeadLetters(input, io, async (admin) => {
+    const found = await viewDeadLetter(admin, letterId);
+    const wait = explainWait(admin, found.dlq_metadata.consumer_group);
+    return { letter: found, why: await wait.catch(() => undefined) };
+  });
+  const { id, consumer_group: consumer, closed_as: closedAs } = letter.dlq_metadata;
+  const { id: messageId, type } = letter.original_message;
+  if (input.values["json"] === true) {
+    io.out(jsonText({ dryRun: true, deadLetterId: id, messageId, consumer, closedAs }));
+    return DONE;
+  }
+  const outcome =
+    closedAs === null
+      ? `would be sent back to ${consumer ?? "the outbox"}`
+      : `is closed (${closedAs}), so a replay would be refused`;
+  io.out(safeLines(`Dead letter ${id} (${type}, message ${messageId}) ${outcome}.`));
+  if (why !== undefined && closedAs === null) io.out(safeLines(`It would wait: ${why}.`));
+  io.out("Dry run: nothing was replayed.");
   return DONE;
 }
 

@@ -107,7 +107,7 @@ export function readOptionalReason(
 ): { readonly reason?: string; readonly actor: string } {
   const reason = textValue(input, "reason");
   const actor = textValue(input, "actor") ?? io.env["USER"] ?? "";
-  if (actor.trim() === "") throw new UsageError("Add --actor <name>: the audit log records who acted.");
+  if (actor.trim() === "") throw new UsageError('Add --actor "$(whoami)": the audit log records who acted.');
   return reason === undefined ? { actor } : { actor, reason };
 }
 

@@ -1,3 +1,4 @@
+import { auditFlags, quoteForShell } from "../../errors/index.ts";
 import {
   type ActionResult,
   cancelSaga,
@@ -186,20 +187,22 @@ function incidentLines({ id, incident: open, steps }: Omit<SagaDetail, "state">)
     return [
       "",
       `An operator must decide since ${open.openedAt}: ${SUBJECT_ERASED}, and nothing can be undone without its state`,
-      `  sagabox privacy end-saga ${id} --reason …     to end it in its current state`,
+      `  sagabox privacy end-saga ${id} ${auditFlags("data erased")}     # to end it in its current state`,
     ].map(printable);
   }
   const failures = open.steps.map((path) =>
     stepFailureText(path, steps.find(({ step }) => step === path) ?? { error: open.error }),
   );
-  const ways = open.steps.flatMap((path) => [
-    `  sagabox saga settle ${id} --step ${path} --reason …     if it was done by hand`,
-    `  sagabox saga skip ${id} --step ${path} --reason …     to continue without it`,
-  ]);
+  const ways = open.steps
+    .map(quoteForShell)
+    .flatMap((step) => [
+      `  sagabox saga settle ${id} --step ${step} ${auditFlags("done by hand")} --yes     # if it was done by hand`,
+      `  sagabox saga skip ${id} --step ${step} ${auditFlags("not needed")} --yes     # to continue without it`,
+    ]);
   return [
     "",
     `An operator must decide since ${open.openedAt}: ${failures.join("; ")}`,
-    `  sagabox saga retry ${id} --reason …     after the cause is fixed`,
+    `  sagabox saga retry ${id} ${auditFlags("cause fixed")}     # after the cause is fixed`,
     ...ways,
   ].map(printable);
 }

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
 import type { SagaDetail } from "../../admin/index.ts";
 import { SUBJECT_ERASED } from "../../message/index.ts";
@@ -73,8 +74,25 @@ test("a failed undo is told as such, with commands that name the step", () => {
   expect(text).toContain(
     `An operator must decide since ${at}: the undo of book.flight failed for good: no seat known\n`,
   );
-  expect(text).toContain("  sagabox saga settle s1 --step book.flight --reason …");
-  expect(text).toContain("  sagabox saga skip s1 --step book.flight --reason …");
+  expect(text).toContain(
+    `  sagabox saga settle s1 --step book.flight --actor "$(whoami)" --reason 'done by hand' --yes `,
+  );
+  expect(text).toContain(
+    `  sagabox saga skip s1 --step book.flight --actor "$(whoami)" --reason 'not needed' --yes `,
+  );
+});
+
+test("the suggested commands can be pasted into a shell", () => {
+  const commands = sagaText(parked)
+    .split("\n")
+    .filter((line) => line.startsWith("  sagabox "));
+  for (const command of commands) {
+    const printed = execFileSync("sh", ["-c", `sagabox() { printf '%s|' "$@"; }\n${command}`], {
+      encoding: "utf8",
+    });
+    expect(printed).toMatch(/^saga\|(retry|settle|skip)\|s1\|.*--actor\|[^|]+\|--reason\|[^|]+\|(--yes\|)?$/);
+  }
+  expect(commands).toHaveLength(3);
 });
 
 test("a saga that waits for an operator shows no due time", () => {
@@ -85,6 +103,6 @@ test("a saga that waits for an operator shows no due time", () => {
 test("a saga whose person was erased is not offered a retry that could not help", () => {
   const incident = parked.incident === null ? null : { ...parked.incident, error: SUBJECT_ERASED };
   const text = sagaText({ ...parked, incident });
-  expect(text).toContain("  sagabox privacy end-saga s1 --reason …");
+  expect(text).toContain(`  sagabox privacy end-saga s1 --actor "$(whoami)" --reason 'data erased' `);
   expect(text).not.toContain("saga retry");
 });

@@ -19,7 +19,7 @@ export function byCommand() {
 // #region participant
 export function stockService(bus: Bus): void {
   bus.on(ReserveStock, { consumer: "stock" }, async ({ data }, { tx }) => {
-    if (data.sku === "unicorn") throw refuse("there are none");
+    if (data.sku === "unicorn") throw refuse("unicorns are not in stock");
     const reservationId = `r-${data.orderId}`;
     await tx.query("insert into guide_reservation (id, sku) values ($1, $2)", [reservationId, data.sku]);
     return { reservationId };

@@ -402,7 +402,7 @@ function judgeNotHandled(
     state: "not handled",
     why: late
       ? `it subscribed at ${since}, after the message was written`
-      : "it subscribed, and neither handled it, nor is it on its way in this database",
+      : "it subscribed, but has neither handled the message nor a delivery of it in this database",
     next: late
       ? "Nothing. Republish the time window if it should have it."
       : `See whether it has a handler for ${type}: an event of a type it does not know is passed over, unless \`unknown\` says otherwise. ` +

@@ -86,7 +86,7 @@ interface Work {
   readonly signal: AbortSignal | undefined;
 }
 
-/** So many loops at once, until the time is over or nothing is left. */
+/** Runs `concurrency` loops until the time is over or no work is left. */
 async function measureBatches(
   { concurrency, untilMs, signal }: Work,
   batch: (n: number) => Promise<number>,

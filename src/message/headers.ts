@@ -17,7 +17,7 @@ export const ownHeaders = {
 } as const;
 
 const reservedNames: ReadonlySet<string> = new Set([...Object.values(ownHeaders), "content-type"]);
-// Reserved prefixes: of sagabox, CloudEvents, NATS, and of the headers that RabbitMQ adds to dead-lettered
+// sagabox, CloudEvents and NATS use these prefixes. RabbitMQ adds x-death and x-first-death to dead-lettered
 // messages.
 const reservedPrefixes = [
   "sagabox-",
@@ -63,8 +63,8 @@ function parseHeaderObject(text: string): unknown {
 }
 
 /**
- * Returns the caller's headers with lower-case names. Throws HEADER_INVALID if a transport could not carry
- * them.
+ * Returns the caller's headers with lower-case names. Throws HEADER_INVALID for a reserved name, and for names
+ * or values that some transport cannot carry.
  */
 export function checkHeaders(input?: Readonly<Record<string, string>>): Headers {
   if (input === undefined) return noHeaders;
@@ -75,8 +75,8 @@ export function checkHeaders(input?: Readonly<Record<string, string>>): Headers 
   if (entries.length > MAX_HEADERS)
     throw headersInvalid(`There are ${entries.length} headers; at most ${MAX_HEADERS} are allowed.`);
   const headers = new Map<string, string>();
-  for (const [written, value] of entries) {
-    const name = written.toLowerCase();
+  for (const [givenName, value] of entries) {
+    const name = givenName.toLowerCase();
     checkName(name);
     if (headers.has(name)) throw headersInvalid(`Header "${name}" is given twice, in different letter case.`);
     checkValue(name, value);
@@ -126,7 +126,7 @@ export function wireHeaders(message: Message): Record<string, string> {
   return headers;
 }
 
-/** Returns the headers that are equal for all messages of a type, as long as one service publishes it. */
+/** Returns the headers that all messages of one type from one service share. */
 export function commonHeaders(message: Message): Record<string, string> {
   return {
     [ownHeaders.kind]: message.kind,
@@ -160,13 +160,13 @@ export interface References {
 }
 
 const MAX_HEADER_BYTES = 8_192;
-const shape = /^([^\s,]+) ([^\s,]+(?:,[^\s,]+)*)$/;
+const REFERENCES_PATTERN = /^([^\s,]+) ([^\s,]+(?:,[^\s,]+)*)$/;
 
 /**
- * Formats the value of either header: `<type> <id>[,<id>…]`. Separators inside ids are escaped. Throws
- * HEADER_INVALID.
+ * Formats the value of `sagabox-undoes` or `sagabox-supersedes`: `<type> <id>[,<id>…]`. Separators inside ids
+ * are escaped. Throws HEADER_INVALID for an invalid type or id, or if the value is too long.
  */
-export function formatUndoes(type: string, ids: readonly string[]): string {
+export function formatReferences(type: string, ids: readonly string[]): string {
   const distinct = [...new Set(ids)];
   if (type === "" || /[\s,]/.test(type)) throw referencesInvalid(`"${type}" is not a contract name`);
   if (distinct.length === 0) throw referencesInvalid("it lists no message id");
@@ -179,11 +179,11 @@ export function formatUndoes(type: string, ids: readonly string[]): string {
 }
 
 /**
- * Parses a value of `formatUndoes`. Throws HEADER_INVALID for anything else, because a guess could skip or
- * repeat an effect.
+ * Parses the value of `sagabox-undoes` or `sagabox-supersedes`. Throws HEADER_INVALID if it is malformed:
+ * a wrong guess could skip or repeat an effect.
  */
 export function parseReferences(value: string): References {
-  const [, type, list] = shape.exec(value) ?? [];
+  const [, type, list] = REFERENCES_PATTERN.exec(value) ?? [];
   if (type === undefined || list === undefined) throw referencesInvalid("it must read `<type> <id>[,<id>…]`");
   const ids = [...new Set(list.split(",").map(unescapeId))];
   if (!ids.every(isValidId))

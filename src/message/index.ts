@@ -47,7 +47,7 @@ export { poolRandomBytes, type RandomBytes } from "./message-id.ts";
 export { isValidTopic, resolveTopic, type Routing } from "./contract.ts";
 export { replyContract, replyHeader, readReplyTopic, replyTopicFor, findEncryptedReply } from "./reply.ts";
 export type { ReplyBody, EncryptedReply } from "./reply.ts";
-export { formatUndoes, parseReferences, supersedesHeader, undoesHeader } from "./headers.ts";
+export { formatReferences, parseReferences, supersedesHeader, undoesHeader } from "./headers.ts";
 export type { References } from "./headers.ts";
 export {
   newChildSpan,

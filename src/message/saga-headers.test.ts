@@ -1,5 +1,11 @@
 import { expect, test } from "vitest";
-import { checkHeaders, formatUndoes, parseReferences, supersedesHeader, undoesHeader } from "./headers.ts";
+import {
+  checkHeaders,
+  formatReferences,
+  parseReferences,
+  supersedesHeader,
+  undoesHeader,
+} from "./headers.ts";
 
 test.each([
   [["a"], "stock.reserve a"],
@@ -7,7 +13,7 @@ test.each([
   [["saga-7:reserve:1"], "stock.reserve saga-7:reserve:1"],
   [["a,b", "100 %", "ü\u00a0x"], "stock.reserve a%2Cb,100%20%25,ü%C2%A0x"],
 ])("references to %j read %s, and back", (ids, value) => {
-  expect(formatUndoes("stock.reserve", ids)).toBe(value);
+  expect(formatReferences("stock.reserve", ids)).toBe(value);
   expect(parseReferences(value)).toEqual({ type: "stock.reserve", ids: [...new Set(ids)] });
 });
 
@@ -34,11 +40,11 @@ test.each([
 });
 
 test("values that could not be parsed again are refused", () => {
-  expect(() => formatUndoes("stock reserve", ["a"])).toThrowError(/not a contract name/);
-  expect(() => formatUndoes("stock.reserve", [])).toThrowError(/lists no message id/);
-  expect(() => formatUndoes("stock.reserve", ["a", "  "])).toThrowError(/an id must be/);
+  expect(() => formatReferences("stock reserve", ["a"])).toThrowError(/not a contract name/);
+  expect(() => formatReferences("stock.reserve", [])).toThrowError(/lists no message id/);
+  expect(() => formatReferences("stock.reserve", ["a", "  "])).toThrowError(/an id must be/);
   const many = Array.from({ length: 1_000 }, (_, n) => `message-${n}`);
-  expect(() => formatUndoes("stock.reserve", many)).toThrowError(/longer than 8192 bytes/);
+  expect(() => formatReferences("stock.reserve", many)).toThrowError(/longer than 8192 bytes/);
 });
 
 test.each([undoesHeader, supersedesHeader])("no caller can set %s by hand", (name) => {

@@ -1,5 +1,5 @@
 import {
-  formatUndoes,
+  formatReferences,
   replyHeader,
   replyTopicFor,
   runInMessageContext,
@@ -31,10 +31,10 @@ export async function sagaCommand(
   const headers = {
     ...composed.message.headers,
     [replyHeader]: replyTopicFor(sagaReplies(service)),
-    ...(undoes === undefined ? {} : { [undoesHeader]: formatUndoes(undoes.type, undoes.ids) }),
+    ...(undoes === undefined ? {} : { [undoesHeader]: formatReferences(undoes.type, undoes.ids) }),
     ...(supersedes === undefined
       ? {}
-      : { [supersedesHeader]: formatUndoes(supersedes.type, supersedes.ids) }),
+      : { [supersedesHeader]: formatReferences(supersedes.type, supersedes.ids) }),
   };
   // The id was generated here, so no duplicate check is needed.
   return { ...composed, ownId: false, message: { ...composed.message, headers } };

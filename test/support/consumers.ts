@@ -14,7 +14,7 @@ import {
   type Message,
   command,
   currentMessageContext,
-  formatUndoes,
+  formatReferences,
   replyHeader,
   supersedesHeader,
   undoesHeader,
@@ -134,8 +134,8 @@ export function aCommand(
 ): Message {
   const headers = {
     [replyHeader]: "replies.shop",
-    ...(undoes === undefined ? {} : { [undoesHeader]: formatUndoes(Reserve.name, undoes) }),
-    ...(supersedes === undefined ? {} : { [supersedesHeader]: formatUndoes(Reserve.name, supersedes) }),
+    ...(undoes === undefined ? {} : { [undoesHeader]: formatReferences(Reserve.name, undoes) }),
+    ...(supersedes === undefined ? {} : { [supersedesHeader]: formatReferences(Reserve.name, supersedes) }),
   };
   const { name: type } = contract;
   return aMessage({ id, type, kind: "command", topic: `commands.${type}`, headers, ...change });

@@ -22,7 +22,7 @@ export interface SagaRunnerParts {
   readonly begin: OpenTransaction;
   readonly worker: string;
   readonly leaseMs: number;
-  /** How many instances run at once. */
+  /** Maximum number of instances that run at once. */
   readonly concurrency: number;
   /** Maximum time between two polls, in milliseconds. */
   readonly pollMs: number;
@@ -34,22 +34,26 @@ export interface SagaRunnerParts {
 export class SagaRunner implements Service {
   readonly #parts: SagaRunnerParts;
   readonly #tasks = new Map<string, InstanceTask>();
+  /** Claimed instances that are being decrypted. */
   readonly #opening = new Map<string, Promise<void>>();
+  /** Instances that were claimed again while their task ran. */
   readonly #claimedTwice = new Set<string>();
-  readonly #lettingGo = new Set<Promise<void>>();
+  readonly #finishing = new Set<Promise<void>>();
   readonly #writer: TransitionWriter;
   readonly #claimedAhead: ClaimAheadBuffer;
   readonly #semaphore: Semaphore;
   readonly #loop: Loop;
   readonly #renewal: Loop;
   readonly #orphans: Loop;
-  #hinted = false;
+  /** The next poll looks for pending input, even if it is not time yet. */
+  #isHinted = false;
   /** The last poll found nothing due, and the next due time is known. */
   #isIdle = false;
+  /** Monotonic time of the next poll for pending input. */
   #pendingInputAtMs = 0;
   /** Older instances may be due, so a new instance must not be claimed ahead of them. */
   #mayHaveDue = true;
-  #lookedAtMs = 0;
+  #claimedAtMs = 0;
   #isStarting = false;
 
   constructor(parts: SagaRunnerParts) {
@@ -72,12 +76,16 @@ export class SagaRunner implements Service {
           retryInMs: 100,
         });
     this.#loop = new Loop({
-      step: () => this.#look(),
+      step: () => this.#poll(),
       onError: onError("claiming sagas"),
       maxBackoffMs: 2_000,
     });
     this.#renewal = new Loop({ step: () => this.#renew(), onError: onError("renewing claims of sagas") });
-    this.#orphans = orphanWatch(parts.engine, parts.database, onError("looking for sagas"));
+    this.#orphans = createOrphanLoop(
+      parts.engine,
+      parts.database,
+      onError("looking for unregistered saga versions"),
+    );
   }
 
   async start(): Promise<void> {
@@ -85,24 +93,25 @@ export class SagaRunner implements Service {
     await Promise.all([this.#loop.start(), this.#renewal.start(), this.#orphans.start()]);
   }
 
-  /** Claims no more, aborts local steps, and releases the claims. Throws SHUTDOWN_TIMEOUT if steps were cut off. */
+  /** Stops claiming, aborts local steps and releases the claims. Throws SHUTDOWN_TIMEOUT if a step does not end in time. */
   async stop(): Promise<void> {
     await this.#loop.stop();
     await this.#giveBack(this.#claimedAhead.removeAll()).catch(() => undefined); // the claims expire
     await withDeadline(Promise.all(this.#opening.values()), this.#parts.stopDeadlineMs, () => []);
-    const cutOff = await stopTasks(this.#tasks.values(), this.#parts.stopDeadlineMs);
-    await Promise.all(this.#lettingGo);
+    const timeout = await stopTasks(this.#tasks.values(), this.#parts.stopDeadlineMs);
+    await Promise.all(this.#finishing);
     await Promise.all([this.#renewal.stop(), this.#orphans.stop()]);
-    if (cutOff !== undefined) throw cutOff;
+    if (timeout !== undefined) throw timeout;
   }
 
-  /** The claim for an instance that this worker starts. Undefined if the runner is full or stopped. */
+  /** The claim to write when this worker starts an instance. Undefined if the runner is full or stopped. */
   get claim(): Claim | undefined {
     const { worker, leaseMs } = this.#parts;
-    const isRoom = this.#room > 0 || (!this.#mayHaveDue && this.#claimedAhead.room > 0);
-    return this.#loop.running && isRoom ? { worker, leaseMs } : undefined;
+    const hasRoom = this.#room > 0 || (!this.#mayHaveDue && this.#claimedAhead.room > 0);
+    return this.#loop.running && hasRoom ? { worker, leaseMs } : undefined;
   }
 
+  /** How many more instances may be claimed to start now: `#free` minus the instances that are already claimed. */
   get #room(): number {
     return this.#free - this.#opening.size - this.#claimedAhead.size;
   }
@@ -116,7 +125,7 @@ export class SagaRunner implements Service {
   /** Takes over an instance that this worker has started and claimed. */
   adopt(instance: LoadedInstance, mayHaveInput: boolean): void {
     if (this.#loop.running) this.#admit({ instance, mayHaveInput, startedHere: true });
-    else this.#hinted = true;
+    else this.#isHinted = true;
   }
 
   /** Signals that an instance may be due, or any instance if no id is given. */
@@ -124,22 +133,22 @@ export class SagaRunner implements Service {
     const task = sagaId === undefined ? undefined : this.#tasks.get(sagaId);
     if (task !== undefined) return task.poke();
     if (sagaId !== undefined && this.#claimedAhead.poke(sagaId)) return;
-    this.#hinted = true;
+    this.#isHinted = true;
     this.#mayHaveDue = true;
     this.#loop.wake();
   }
 
-  async #look(): Promise<number> {
+  async #poll(): Promise<number> {
     const { engine, database, pollMs } = this.#parts;
     this.#isIdle = false;
     const room = this.#room;
-    if (room <= 0) return this.#lookAfterWaiting();
+    if (room <= 0) return this.#pollWithoutRoom();
     const names = toArrayLiteral(engine.listMovableSagas());
     const taken = await this.#claimDue(names, room);
     if (taken === room) return 0;
     const nowMs = systemClock.monotonicMs();
-    if (this.#hinted || nowMs >= this.#pendingInputAtMs) {
-      this.#hinted = false;
+    if (this.#isHinted || nowMs >= this.#pendingInputAtMs) {
+      this.#isHinted = false;
       this.#pendingInputAtMs = nowMs + pollMs;
       await this.#claim(engine.sql.claimWithInput, names, room - taken, true);
     }
@@ -150,13 +159,13 @@ export class SagaRunner implements Service {
     return Math.max(1, Math.min(pollMs, waitMs));
   }
 
-  // No room: give back claims that wait too long. Once per poll interval new claims are blocked, so that instances that
-  // became due in the database get their turn.
-  async #lookAfterWaiting(): Promise<number> {
+  // There is no room, so give back claims that wait too long. Once per poll interval, stop new instances from being claimed
+  // ahead, so that instances that became due in the database get their turn.
+  async #pollWithoutRoom(): Promise<number> {
     await this.#giveBack(this.#claimedAhead.removeExpired());
     this.#semaphore.expireWaiters();
     if (this.#claimedAhead.size + this.#semaphore.queued === 0) return Infinity; // a task that ends wakes the loop
-    if (systemClock.monotonicMs() - this.#lookedAtMs >= this.#parts.pollMs) this.#mayHaveDue = true;
+    if (systemClock.monotonicMs() - this.#claimedAtMs >= this.#parts.pollMs) this.#mayHaveDue = true;
     return MAX_CLAIM_AHEAD_MS;
   }
 
@@ -164,7 +173,7 @@ export class SagaRunner implements Service {
   async #claimDue(names: string, room: number): Promise<number> {
     const { sql } = this.#parts.engine;
     this.#mayHaveDue = false; // a hint that arrives meanwhile sets it again
-    this.#lookedAtMs = systemClock.monotonicMs();
+    this.#claimedAtMs = systemClock.monotonicMs();
     const taken = await this.#claim(sql.claim, names, room, false);
     if (taken < room) return taken;
     const ahead = this.#claimedAhead.room;
@@ -218,7 +227,7 @@ export class SagaRunner implements Service {
       SUBJECT_ERASED,
       from,
     ]);
-    if (rows[0] === undefined) return void (await database.run(sql.release, [id, worker])); // it is parked already, or has ended
+    if (rows[0] === undefined) return void (await database.run(sql.release, [id, worker])); // already parked or ended
     const event = {
       type,
       id,
@@ -237,7 +246,7 @@ export class SagaRunner implements Service {
     if (this.#claimedAhead.size === 1) this.#loop.wake(); // the loop removes instances that wait too long
   }
 
-  // A task may end and release its permit during this loop, which would call it again.
+  // A task that ends during this loop releases its permit, which calls this method again. Ignore the nested call.
   #startNext(): void {
     if (this.#isStarting) return;
     this.#isStarting = true;
@@ -276,10 +285,10 @@ export class SagaRunner implements Service {
     });
     this.#tasks.set(instance.id, task);
     void task.run().finally(() => {
-      const letGo = this.#finishTask(instance.id, task, startedHere).finally(() =>
-        this.#lettingGo.delete(letGo),
+      const finished = this.#finishTask(instance.id, task, startedHere).finally(() =>
+        this.#finishing.delete(finished),
       );
-      this.#lettingGo.add(letGo);
+      this.#finishing.add(finished);
     });
   }
 
@@ -292,9 +301,9 @@ export class SagaRunner implements Service {
     this.#tasks.delete(id);
     this.#claimedAhead.countRelease();
     this.#startNext();
-    // While the instance was claimed, polls skipped its pending input. An ended instance needs no further poll.
-    if (task.poked || (startedHere && !task.ended)) this.#hinted = true;
-    if (this.#claimedAhead.size === 0 && (this.#hinted || !this.#isIdle || !task.ended)) this.#loop.wake();
+    // Polls skip the pending input of a claimed instance, so poll once more. An ended instance needs no further poll.
+    if (task.poked || (startedHere && !task.ended)) this.#isHinted = true;
+    if (this.#claimedAhead.size === 0 && (this.#isHinted || !this.#isIdle || !task.ended)) this.#loop.wake();
   }
 
   async #renew(): Promise<number> {
@@ -322,18 +331,18 @@ async function stopTasks(
   tasks: Iterable<InstanceTask>,
   deadlineMs: number,
 ): Promise<SagaboxError | undefined> {
-  let cutOff = 0;
+  let cutOffCount = 0;
   const stop = (task: InstanceTask): Promise<void> =>
     withDeadline(task.stop(), deadlineMs, () => {
-      cutOff += 1;
+      cutOffCount += 1;
       task.lose();
     });
   await Promise.all(Array.from(tasks, stop));
-  if (cutOff === 0) return undefined;
-  return new SagaboxError("SHUTDOWN_TIMEOUT", `Local steps of ${cutOff} saga(s) had not ended in time.`);
+  if (cutOffCount === 0) return undefined;
+  return new SagaboxError("SHUTDOWN_TIMEOUT", `Local steps of ${cutOffCount} saga(s) did not end in time.`);
 }
 
-const EVERY_MS = 30_000;
+const ORPHAN_POLL_MS = 30_000;
 
 interface OrphanRow {
   readonly type: string;
@@ -341,8 +350,8 @@ interface OrphanRow {
   readonly count: number;
 }
 
-/** Polls for instances whose version this worker has not registered, and emits `saga.unknown_version`. */
-function orphanWatch(engine: SagaEngine, database: Database, onError: (error: unknown) => void): Loop {
+/** Creates a loop that looks for instances whose version this worker has not registered and emits `saga.unknown_version`. */
+function createOrphanLoop(engine: SagaEngine, database: Database, onError: (error: unknown) => void): Loop {
   const step = async (): Promise<number> => {
     const { rows } = await database.run<OrphanRow>(engine.sql.orphans, [
       toArrayLiteral(engine.listMovableSagas()),
@@ -350,7 +359,7 @@ function orphanWatch(engine: SagaEngine, database: Database, onError: (error: un
     for (const { type, definition_version: version, count } of rows) {
       engine.parts.observer.emit("saga.unknown_version", { type, version, count });
     }
-    return EVERY_MS;
+    return ORPHAN_POLL_MS;
   };
   return new Loop({ step, onError });
 }

@@ -32,14 +32,14 @@ export interface ProcessorParts {
   readonly engine: InboxEngine;
   readonly definition: ConsumerDefinition;
   readonly settlement: Settlement;
-  /** The open transactions, which a stop may have to abort. */
+  /** Attempts with an open transaction. Stopping the consumer may abort them. */
   readonly attempts: Set<Attempt>;
   readonly statements: StatementCache;
 }
 
-/** Delay before a message that only another worker of the consumer can handle is delivered again. */
+/** Redelivery delay, in milliseconds, of a message that this worker leaves to another worker of the consumer. */
 const HANDLED_ELSEWHERE_MS = 2_000;
-/** Bounds the memory if a producer invents types. Types beyond the limit are reported as first seen each time. */
+/** Limits memory if a producer sends arbitrary types. A type beyond the limit is reported as first seen each time. */
 const MAX_IGNORED_TYPES = 1_000;
 
 /** Processes one delivery from arrival to settlement. Its methods do not throw: each failure settles the delivery. */
@@ -61,7 +61,7 @@ export class DeliveryProcessor {
     this.#statements = statements;
   }
 
-  /** `behind`: later deliveries of the same key, taken in the same batch. They are returned if this one is retried. */
+  /** `behind`: later deliveries of the same key in the same batch. They go back to the transport if this one is retried. */
   async process(held: InFlightDelivery, behind: readonly InFlightDelivery[] = []): Promise<SettleResult> {
     const { spans } = this.#engine;
     if (!spans.enabled) return this.#process(held, behind);
@@ -92,11 +92,14 @@ export class DeliveryProcessor {
     }
   }
 
-  /** Settles a delivery after its attempt: acknowledges it, or dead-letters it if it had expired. */
+  /**
+   * Settles a delivery after its attempt: acknowledges it, or dead-letters it if it had expired. `isAcked`: the attempt's
+   * transaction has acknowledged it already.
+   */
   settle(
     held: InFlightDelivery,
     outcome: ReferringOutcome<unknown>,
-    ackedIn: boolean,
+    isAcked: boolean,
   ): Promise<SettleResult> {
     this.#uncountedFailures.forget(held.id);
     const { message } = held.delivery;
@@ -113,14 +116,14 @@ export class DeliveryProcessor {
           { ...names, durationMs: outcome.durationMs },
           telemetryContext(message),
         );
-        return this.#acknowledge(held, ackedIn);
+        return this.#acknowledge(held, isAcked);
       case "skipped":
         this.#engine.observer.emit(
           "consumer.skipped",
           { ...names, reason: outcome.reason },
           telemetryContext(message),
         );
-        return this.#acknowledge(held, ackedIn);
+        return this.#acknowledge(held, isAcked);
       case "duplicate":
         this.#engine.observer.emit("consumer.duplicate", names, telemetryContext(message));
         return this.#settlement.ack(held);
@@ -129,11 +132,11 @@ export class DeliveryProcessor {
     }
   }
 
-  /** Settles deliveries whose handlers ran in one transaction. `ackedIn`: that transaction acknowledged them. */
+  /** Settles deliveries whose handlers ran in one transaction. `isAcked`: that transaction has acknowledged them. */
   async settleAll(
     all: readonly InFlightDelivery[],
     durationMs: number,
-    ackedIn: boolean,
+    isAcked: boolean,
   ): Promise<readonly SettleResult[]> {
     const { name: consumer } = this.#definition;
     for (const { delivery, id } of all) {
@@ -143,13 +146,13 @@ export class DeliveryProcessor {
       this.#uncountedFailures.forget(id);
       this.#engine.observer.emit("consumer.processed", fields, telemetryContext(message));
     }
-    if (!ackedIn) return this.#settlement.ackAll(all);
+    if (!isAcked) return this.#settlement.ackAll(all);
     for (const { delivery } of all) delivery.confirmAck?.();
     return all.map(() => "done");
   }
 
-  #acknowledge(held: InFlightDelivery, ackedIn: boolean): Promise<SettleResult> {
-    if (!ackedIn) return this.#settlement.ack(held);
+  #acknowledge(held: InFlightDelivery, isAcked: boolean): Promise<SettleResult> {
+    if (!isAcked) return this.#settlement.ack(held);
     held.delivery.confirmAck?.();
     return Promise.resolve("done");
   }
@@ -208,7 +211,7 @@ export class DeliveryProcessor {
     const { work } = registration;
     if (earlier === undefined && work.kind === "statement") {
       const outcome = await receiveStatement(this.#engine, this.#statements, receipt, work.build(message));
-      return this.#settleOutcome(held, await this.#handleAndRespond(message, receipt, outcome), false);
+      return this.#settleOutcome(held, await this.#respondAfterStatement(message, receipt, outcome), false);
     }
     const answer = (current: Attempt, result: unknown): Promise<void> =>
       respond(current.scope, message, id, result, encryptedReplyName(registration.contract));
@@ -228,11 +231,11 @@ export class DeliveryProcessor {
   #settleOutcome(
     held: InFlightDelivery,
     outcome: ReferringOutcome<unknown>,
-    ackedIn: boolean,
+    isAcked: boolean,
   ): Promise<SettleResult> {
     const { spans } = this.#engine;
     if (spans.enabled) spans.currentSpan().set({ "sagabox.outcome": outcome.kind });
-    return this.settle(held, outcome, ackedIn);
+    return this.settle(held, outcome, isAcked);
   }
 
   async #callHandler(
@@ -264,7 +267,7 @@ export class DeliveryProcessor {
 
   // A statement commits its own effect, so the reply is written afterwards. A duplicate is answered again, because the
   // process may have died before the reply; a second reply has no effect.
-  async #handleAndRespond(
+  async #respondAfterStatement(
     message: Received,
     { id, deadlineMs }: Receipt,
     outcome: Outcome<undefined>,
@@ -294,7 +297,8 @@ export class DeliveryProcessor {
     };
   }
 
-  // A topic may carry event types that the consumer did not register. A command without a handler must not be lost.
+  // By default, ignore events: a topic may carry types that the consumer did not register. Dead-letter commands: they must
+  // not be lost.
   #handleUnknown(held: InFlightDelivery): Promise<SettleResult> {
     const { message } = held.delivery;
     if (this.#isForOthers(held)) return this.#retryElsewhere(held);
@@ -305,18 +309,23 @@ export class DeliveryProcessor {
     return this.#settlement.deadLetter(held, "rejected", error);
   }
 
-  // The event is the only hint after a type was renamed and its handler is no longer called.
+  // `consumer.passed_over` is the only sign that a message type was renamed and its handler is no longer called.
   #ignoreUnknown(held: InFlightDelivery): Promise<SettleResult> {
     const { message } = held.delivery;
     const { type, topic, id } = message;
-    const first = this.#definition.settings.unknown === null && !this.#ignoredTypes.has(type);
-    if (first && this.#ignoredTypes.size < MAX_IGNORED_TYPES) this.#ignoredTypes.add(type);
+    const isFirst = this.#definition.settings.unknown === null && !this.#ignoredTypes.has(type);
+    if (isFirst && this.#ignoredTypes.size < MAX_IGNORED_TYPES) this.#ignoredTypes.add(type);
     const names = { consumer: this.#definition.name, type, topic, id };
-    this.#engine.observer.emit("consumer.passed_over", { ...names, first }, telemetryContext(message));
+    this.#engine.observer.emit(
+      "consumer.passed_over",
+      { ...names, first: isFirst },
+      telemetryContext(message),
+    );
     return this.#settlement.ack(held);
   }
 
-  // Workers that share the lanes of a consumer get the topics of all of them. Brokers deliver only subscribed topics.
+  // With `ackWith` (PostgreSQL transport), the workers of a consumer share its lanes, so each receives the topics that any of
+  // them subscribed to. Brokers deliver only the topics that this worker subscribed to.
   #isForOthers({ delivery }: InFlightDelivery): boolean {
     return delivery.ackWith !== undefined && !this.#definition.topics.includes(delivery.message.topic);
   }
@@ -359,7 +368,7 @@ function handledElsewhere(consumer: string, topic: string): SagaboxError {
   );
 }
 
-/** Beyond this many deliveries, the one that failed longest ago is forgotten and starts again with the shortest delay. */
+/** Maximum number of counts. At the limit, the delivery that failed longest ago restarts with the shortest delay. */
 const MAX_TRACKED = 10_000;
 
 /**
@@ -367,31 +376,31 @@ const MAX_TRACKED = 10_000;
  * The counts are kept in memory: another worker, or this one after a restart, begins at zero.
  */
 export class UncountedFailures {
-  readonly #inARow = new Map<string, number>();
+  readonly #counts = new Map<string, number>();
   readonly #max: number;
 
   constructor(max = MAX_TRACKED) {
     this.#max = max;
   }
 
-  /** Counts a failure and returns how many preceded it. A failure that counts as an attempt resets the count. */
+  /** Returns how many failures were counted before. Counts an infrastructure failure; any other resets the count. */
   count(id: string, kind: FailureKind): number {
-    const before = this.#inARow.get(id) ?? 0;
-    this.#inARow.delete(id); // set() below then inserts it as the newest
+    const before = this.#counts.get(id) ?? 0;
+    this.#counts.delete(id); // set() below then inserts it as the newest
     if (kind !== "infrastructure") return before;
-    if (this.#inARow.size >= this.#max) this.#forgetOldest();
-    this.#inARow.set(id, before + 1);
+    if (this.#counts.size >= this.#max) this.#forgetOldest();
+    this.#counts.set(id, before + 1);
     return before;
   }
 
-  /** Called for every settled delivery. It is cheap, because hardly any delivery has failures. */
+  /** Resets the count of a delivery. Cheap enough to call for every settled delivery. */
   forget(id: string | undefined): void {
-    if (this.#inARow.size > 0 && id !== undefined) this.#inARow.delete(id);
+    if (this.#counts.size > 0 && id !== undefined) this.#counts.delete(id);
   }
 
   #forgetOldest(): void {
-    for (const oldest of this.#inARow.keys()) {
-      this.#inARow.delete(oldest);
+    for (const oldest of this.#counts.keys()) {
+      this.#counts.delete(oldest);
       return;
     }
   }

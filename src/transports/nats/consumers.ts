@@ -39,7 +39,7 @@ export async function createConsumer(
   } catch (error) {
     const found = await findConsumer(jsm, stream, name);
     if (found === undefined) throw error;
-    return found; // created earlier, with another start or window
+    return found; // It was created earlier, with another start or window.
   }
 }
 
@@ -57,6 +57,7 @@ function toStartConfig(start: Start): Partial<ConsumerConfig> {
   return { deliver_policy: "by_start_sequence", opt_start_seq: start.at };
 }
 
+/** Reads a consumer's state from the server. Returns undefined if the stream has no consumer of this name. */
 export async function findConsumer(
   jsm: Session["jsm"],
   stream: string,

@@ -13,22 +13,22 @@ export interface GroupParts {
   readonly record: GroupRecord;
   readonly topics: readonly TopicRequest[];
   readonly window: number;
-  /** Creation time of the stream that this member reads; undefined before the first read. */
+  /** Returns the creation time of the stream that this member reads; undefined before the first read. */
   readonly streamCreated: () => string | undefined;
 }
 
-/** Adds every partition of the subscribed topics to the group record, starting where the subscription asked for. */
+/** Adds the missing slots of the subscribed topics to the group record, at the start that the subscription requested. */
 export async function declareSlots(session: Session, parts: GroupParts): Promise<void> {
   await checkStream(session, parts);
   for (;;) {
     const { value, revision } = await parts.record.read(session);
     const missing = parts.topics.filter(({ topic }) => !(slotKey(topic, 0) in value.slots));
     if (missing.length === 0) return;
-    const made = await Promise.all(missing.map((request) => createSlots(session, parts, request)));
-    const slots = { ...value.slots, ...Object.fromEntries(made.flatMap(({ entries }) => entries)) };
+    const declared = await Promise.all(missing.map((request) => createSlots(session, parts, request)));
+    const slots = { ...value.slots, ...Object.fromEntries(declared.flatMap(({ entries }) => entries)) };
     if (!(await parts.record.write(session, { ...value, slots }, revision))) continue;
-    const changed = made.filter(({ wasShared }) => wasShared);
-    await Promise.all(changed.map(({ topic }) => removeShared(session, parts, topic)));
+    const switched = declared.filter(({ wasShared }) => wasShared);
+    await Promise.all(switched.map(({ topic }) => removeShared(session, parts, topic)));
     return;
   }
 }
@@ -47,6 +47,7 @@ export async function checkStream(session: Session, { settings, record }: GroupP
   }
 }
 
+/** Epoch and start sequence of the last term of a partition. */
 type LastTerm = Pick<Slot, "epoch" | "at">;
 
 interface DeclaredSlots {
@@ -88,19 +89,19 @@ async function createSlots(
 }
 
 /**
- * Finds the last term of each partition when the group record was lost but the consumers still exist. The next term
- * resumes after the messages that were acknowledged in that term.
+ * Finds the last term of each partition when the group record was lost but the consumers still exist. The next
+ * term resumes after the messages that were acknowledged in the last one.
  */
 async function findLastTerms(
   { jsm }: Session,
   { settings, names }: GroupParts,
   topic: string,
 ): Promise<ReadonlyMap<number, LastTerm>> {
-  const own = readConsumerName(names.partitionConsumer(topic, 0, 1))?.group;
+  const ownGroup = readConsumerName(names.partitionConsumer(topic, 0, 1))?.group;
   const terms = new Map<number, LastTerm>();
   for await (const { name, delivered, config } of jsm.consumers.list(streamNames(settings.prefix).messages)) {
     const term = readConsumerName(name);
-    if (term?.group !== own || term === undefined || term.partition === "all") continue;
+    if (term?.group !== ownGroup || term === undefined || term.partition === "all") continue;
     const partition = Number(term.partition);
     if (term.epoch === 1 && delivered.consumer_seq === 0) continue; // created a moment ago and never read
     if (term.epoch < (terms.get(partition)?.epoch ?? 0)) continue;
@@ -132,6 +133,7 @@ export async function declareShared(
   return info;
 }
 
+/** Creates the consumer of a topic's retries for a group. */
 export function declareRetries(session: Session, parts: GroupParts, topic: string): Promise<ConsumerInfo> {
   const { settings, names } = parts;
   return createConsumer(session, settings, {
@@ -143,20 +145,23 @@ export function declareRetries(session: Session, parts: GroupParts, topic: strin
 }
 
 async function findStart(session: Session, parts: GroupParts, { topic, from }: TopicRequest): Promise<Start> {
-  if (await isStreamNew(session, parts)) return "beginning";
-  const first = await claimTopic(session, parts, topic);
+  if (await isStreamRecreated(session, parts)) return "beginning";
+  const isFirstGroup = await claimTopic(session, parts, topic);
   if (typeof from === "object") return { since: from.time.toISOString() };
-  return from === "beginning" || (from === "unclaimed" && first) ? "beginning" : "now";
+  return from === "beginning" || (from === "unclaimed" && isFirstGroup) ? "beginning" : "now";
 }
 
 /** Returns true if the stream was deleted and created again while this member read it. */
-async function isStreamNew({ jsm }: Session, { settings, streamCreated }: GroupParts): Promise<boolean> {
+async function isStreamRecreated(
+  { jsm }: Session,
+  { settings, streamCreated }: GroupParts,
+): Promise<boolean> {
   const before = streamCreated();
   if (before === undefined) return false;
   return (await jsm.streams.info(streamNames(settings.prefix).messages)).created !== before;
 }
 
-/** Records the first group of a topic. Returns true for that group, on every call. */
+/** Records this group as the topic's first, unless another group is. Returns true if this group is the first. */
 async function claimTopic(
   session: Session,
   { settings, names }: GroupParts,
@@ -176,7 +181,7 @@ async function claimTopic(
 // When a group switches between ordered and unordered reading, the new consumers start at the position of the old ones,
 // which are then deleted. Messages that were unsettled at that moment may be delivered twice; the inbox skips them.
 
-/** Finds the lowest position of a topic's partitions. Returns undefined if the group has not read it in order. */
+/** Finds the lowest position of a topic's partitions. Returns undefined if the group has no slots for the topic. */
 async function findOrderedStart(
   session: Session,
   { settings, names, record }: GroupParts,
@@ -187,12 +192,13 @@ async function findOrderedStart(
   if (slots.length === 0) return undefined;
   const end = await findStreamEnd(session, messages);
   const positions = slots.map(async ([key, { epoch, base, at }]) => {
-    const name = (term: number): string => names.partitionConsumer(topic, readSlotKey(key).partition, term);
+    const consumerName = (term: number): string =>
+      names.partitionConsumer(topic, readSlotKey(key).partition, term);
     const info =
-      (await findConsumer(session.jsm, messages, name(epoch))) ??
-      (await findConsumer(session.jsm, messages, name(base)));
+      (await findConsumer(session.jsm, messages, consumerName(epoch))) ??
+      (await findConsumer(session.jsm, messages, consumerName(base)));
     if (info === undefined) return at;
-    return isDone(info) ? end : Math.max(at, info.ack_floor.stream_seq + 1);
+    return isCaughtUp(info) ? end : Math.max(at, info.ack_floor.stream_seq + 1);
   });
   return { at: Math.min(...(await Promise.all(positions))) };
 }
@@ -207,7 +213,7 @@ async function findSharedStart(
   const end = await findStreamEnd(session, messages);
   const info = await findConsumer(session.jsm, messages, names.sharedConsumer(topic));
   if (info === undefined) return undefined;
-  if (isDone(info)) return { at: end };
+  if (isCaughtUp(info)) return { at: end };
   if (info.ack_floor.stream_seq > 0) return { at: info.ack_floor.stream_seq + 1 };
   const { opt_start_seq: at, opt_start_time: since, deliver_policy: policy } = info.config;
   if (at !== undefined) return { at };
@@ -220,11 +226,11 @@ async function removeSlots(session: Session, parts: GroupParts, topic: string): 
   const { messages } = streamNames(settings.prefix);
   for (;;) {
     const { value, revision } = await record.read(session);
-    const gone = findSlots(value, topic);
-    if (gone.length === 0) return;
+    const removed = findSlots(value, topic);
+    if (removed.length === 0) return;
     const rest = Object.entries(value.slots).filter(([key]) => readSlotKey(key).topic !== topic);
     if (!(await record.write(session, { ...value, slots: Object.fromEntries(rest) }, revision))) continue;
-    for (const [key, { epoch, base }] of gone) {
+    for (const [key, { epoch, base }] of removed) {
       for (const term of new Set([epoch, base])) {
         const name = names.partitionConsumer(topic, readSlotKey(key).partition, term);
         session.jsm.consumers.delete(messages, name).catch(() => undefined);
@@ -250,6 +256,6 @@ async function findStreamEnd({ jsm }: Session, stream: string): Promise<number> 
   return (await jsm.streams.info(stream)).state.last_seq + 1;
 }
 
-function isDone(info: ConsumerInfo): boolean {
+function isCaughtUp(info: ConsumerInfo): boolean {
   return info.num_pending === 0 && info.num_ack_pending === 0;
 }

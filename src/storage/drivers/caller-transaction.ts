@@ -5,22 +5,22 @@ import { explainReadOnly, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
 import { isPgTooOld, pgTooOldError, type PgQuery, type PgResult } from "./pg-shape.ts";
 
-/** A `pg` client inside BEGIN … COMMIT. A pool has `totalCount`, so it does not fit. */
+/** A `pg` client inside BEGIN … COMMIT. `totalCount?: never` rejects a pool at compile time. */
 export interface PgTx {
-  // Wide on purpose: the overloads of pg's own `query` fit no narrower shape.
+  // Deliberately loose: the overloads of pg's `query` are not assignable to a narrower type.
   query: (...args: never[]) => unknown;
   getTransactionStatus(): string | null;
   totalCount?: never;
 }
 
-/** What `sql.begin(async (tx) => …)` hands out. The root object has `begin`, so it does not fit. */
+/** The `tx` of postgres.js's `sql.begin(async (tx) => …)`. `begin?: never` rejects the root `sql` object at compile time. */
 export interface PostgresJsTx {
   unsafe: (...args: never[]) => unknown;
   savepoint: (...args: never[]) => unknown;
   begin?: never;
 }
 
-/** Other drivers add theirs by declaration merging. */
+/** Transaction types by driver. Other drivers add their own by declaration merging. */
 export interface TransactionTypes {
   readonly pg: PgTx;
   readonly "postgres-js": PostgresJsTx;
@@ -28,7 +28,10 @@ export interface TransactionTypes {
 
 export type CallerTransaction = TransactionTypes[keyof TransactionTypes];
 
-/** Finds the driver by shape and refuses what is not inside a transaction. */
+/**
+ * Recognizes the driver of a caller's transaction by its methods. Throws NotInTransactionError if `tx` is not an open
+ * transaction, and TRANSACTION_ABORTED if an earlier `pg` statement in it failed.
+ */
 export function toQueryable(tx: unknown): Queryable {
   if (isOwned(tx)) return tx;
   if (isPostgresJs(tx)) return new PostgresJsCaller(tx);
@@ -51,7 +54,7 @@ function createPgCaller(client: PgCallerClient): Queryable {
     throw transactionAborted();
   }
   throw new NotInTransactionError(
-    "This pg client has no open transaction, so the message could not share its fate. " +
+    "This pg client has no open transaction, so the message would not be rolled back with your data. " +
       "Run BEGIN on it first, or use bus.transaction().",
   );
 }
@@ -69,7 +72,7 @@ class PgCaller implements Queryable {
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
     const query = { name: statement.preparedName, text: statement.text, values: params };
     const result = await this.#client.query(query).catch((error: unknown) => {
-      // The client may hear of the failure a moment after its caller does; then the server says so.
+      // pg may update the transaction status after the failed query rejects. A query sent in between fails with 25P02.
       throw sqlState(error) === "25P02" ? transactionAborted(error) : explainReadOnly(explainPooler(error));
     });
     return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
@@ -84,7 +87,7 @@ function transactionAborted(cause?: unknown): SagaboxError {
   );
 }
 
-/** `count` is of what was written, too; there are rows only of what was returned. */
+/** `count` is the number of rows returned or written. The array contains only the returned rows. */
 type PostgresJsRows = unknown[] & { readonly count?: number | null };
 
 interface PostgresJsCallable {
@@ -100,9 +103,9 @@ class PostgresJsCaller implements Queryable {
   }
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
-    const asked = this.#tx.unsafe(statement.text, params, { prepare: true });
-    // The driver names its statements itself.
-    const rows = await asked.catch((error: unknown) => {
+    const query = this.#tx.unsafe(statement.text, params, { prepare: true });
+    const rows = await query.catch((error: unknown) => {
+      // postgres.js names prepared statements itself, so the name in the error does not show that this one is ours.
       throw explainReadOnly(explainPooler(error, true));
     });
     return {
@@ -113,7 +116,7 @@ class PostgresJsCaller implements Queryable {
   }
 }
 
-// The user's `transform` (postgres.camel, .pascal, .kebab) has renamed the columns of our answers too.
+// The user's `transform` (postgres.camel, .pascal, .kebab) also renames the columns of sagabox's results.
 function toSnakeCaseRows(rows: readonly object[]): object[] {
   const [first = {}] = rows;
   if (Object.keys(first).every((name) => name === toSnakeCase(name))) return [...rows];
@@ -130,45 +133,45 @@ function toSnakeCase(name: string): string {
 }
 
 function isOwned(tx: unknown): tx is OwnedTransaction {
-  return hasMethod(tx, "run") && hasMethod(tx, "commit") && hasMethod(tx, "isolation");
+  return hasProperty(tx, "run") && hasProperty(tx, "commit") && hasProperty(tx, "isolation");
 }
 
 function isPgClient(tx: unknown): tx is PgCallerClient {
-  // A client of an older pg knows no status; other things with a query do not quote names its way.
-  const isClient = hasMethod(tx, "getTransactionStatus") || hasMethod(tx, "escapeIdentifier");
-  return hasMethod(tx, "query") && isClient && !hasMethod(tx, "totalCount");
+  // Clients of older pg versions have no getTransactionStatus. escapeIdentifier tells them from other objects with `query`.
+  const isClient = hasProperty(tx, "getTransactionStatus") || hasProperty(tx, "escapeIdentifier");
+  return hasProperty(tx, "query") && isClient && !hasProperty(tx, "totalCount");
 }
 
 function isPostgresJs(tx: unknown): tx is PostgresJsCallable {
-  return hasMethod(tx, "unsafe") && hasMethod(tx, "savepoint") && !hasMethod(tx, "begin");
+  return hasProperty(tx, "unsafe") && hasProperty(tx, "savepoint") && !hasProperty(tx, "begin");
 }
 
-function hasMethod(value: unknown, name: string): boolean {
+function hasProperty(value: unknown, name: string): boolean {
   return ((typeof value === "object" && value !== null) || typeof value === "function") && name in value;
 }
 
 function notInTransaction(tx: unknown): NotInTransactionError {
-  if (hasMethod(tx, "totalCount") || hasMethod(tx, "begin")) {
+  if (hasProperty(tx, "totalCount") || hasProperty(tx, "begin")) {
     return new NotInTransactionError(
-      "A pool was given where an open transaction is needed: the message would not share your transaction's fate. " +
+      "An open transaction is needed, but got a pool: the message would not be rolled back with your data. " +
         "Pass the client that ran BEGIN (pg), the `tx` of sql.begin (postgres.js), or use bus.transaction().",
     );
   }
   return new NotInTransactionError(
-    "The first argument is no transaction that sagabox knows. " +
+    "The first argument is not a transaction of a supported driver. " +
       "Pass a pg client inside BEGIN, the `tx` of postgres.js's sql.begin, or the `tx` of bus.transaction().",
   );
 }
 
-interface Answer {
+interface ReadyForQuery {
   readonly status?: string;
 }
 
 interface ObservableClient {
   getTransactionStatus(): string | null;
   readonly connection: {
-    on(event: "readyForQuery", listener: (answer: Answer) => void): unknown;
-    removeListener(event: "readyForQuery", listener: (answer: Answer) => void): unknown;
+    on(event: "readyForQuery", listener: (message: ReadyForQuery) => void): unknown;
+    removeListener(event: "readyForQuery", listener: (message: ReadyForQuery) => void): unknown;
   };
 }
 
@@ -179,8 +182,8 @@ interface ObservableClient {
 export function onTransactionEnd(client: object, listener: () => void): boolean {
   if (!isObservable(client) || client.getTransactionStatus() !== "T") return false;
   const { connection } = client;
-  const onReady = ({ status }: Answer): void => {
-    if (status !== "I") return;
+  const onReady = ({ status }: ReadyForQuery): void => {
+    if (status !== "I") return; // not idle: the transaction is still open
     connection.removeListener("readyForQuery", onReady);
     listener();
   };

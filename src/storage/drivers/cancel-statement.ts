@@ -2,16 +2,16 @@ import { connect, type NetConnectOpts } from "node:net";
 import { after } from "../../runtime/index.ts";
 import type { PgClient } from "./pg-shape.ts";
 
-/** Of the wire protocol: asks the server to cancel what another connection runs. */
+/** Request code of the PostgreSQL wire protocol: cancel the statement that another connection runs. */
 const CANCEL_REQUEST_CODE = 80_877_102;
 const REQUEST_BYTES = 16;
-/** How long the request may take. A server that hangs does not read it either. */
+/** Time limit of the cancel request, in milliseconds. A server that hangs may never read it. */
 const CANCEL_MS = 2_000;
 
 /**
- * Asks the server to cancel what it runs for this client, whose connection is given up. The server does not notice a closed
- * socket while it waits for a lock or computes: without the request each retry would leave one more session behind. No caller
- * waits for the outcome.
+ * Asks the server to cancel the statement of a client whose connection is being abandoned. The server does not notice a
+ * closed socket while the statement waits for a lock or computes. Without this request, each retry would leave one more
+ * busy session behind. Returns at once and ignores errors.
  */
 export function cancelStatement(client: PgClient): void {
   const { processID, secretKey } = client;
@@ -30,7 +30,7 @@ export function cancelStatement(client: PgClient): void {
   socket.end(request);
 }
 
-// The server at the other end of this very socket: a name may lead to another one by now.
+// Prefer the address of the open socket: by now the host name may resolve to another server.
 function readServerAddress({ host, port, connection }: PgClient): NetConnectOpts | undefined {
   const { remoteAddress, remotePort } = connection?.stream ?? {};
   if (remoteAddress !== undefined && remotePort !== undefined)

@@ -13,52 +13,52 @@ import {
   withPrivacy,
 } from "../privacy/with-privacy.ts";
 
-type Work = (
+type PrivacyAction = (
   privacy: Privacy,
   input: CommandInput,
   io: Io,
   argument: string,
 ) => Promise<ActionOutput | undefined>;
 
-const SUBJECT = ["subject-file", "reason", "actor", "app"];
-const OPTIONAL_SUBJECT = { argument: "the id of a data subject", isOptional: true } as const;
+const SUBJECT_OPTIONS = ["subject-file", "reason", "actor", "app"];
+const SUBJECT_ARGUMENT = { argument: "the id of a data subject", isOptional: true } as const;
 
 const actions: Actions = {
   status: {
     reads: ["app"],
-    run: runWith(async (opened) => {
-      const value = await opened.status();
-      return { value, text: privacyText(value) };
+    run: runWith(async (privacyApi) => {
+      const value = await privacyApi.status();
+      return { value, text: statusText(value) };
     }),
   },
   export: {
-    reads: SUBJECT,
-    ...OPTIONAL_SUBJECT,
-    run: runWith(async (opened, input, io, subject) => {
-      const lines = opened.export(readSubject(input, io, subject), readReason(input, io));
+    reads: SUBJECT_OPTIONS,
+    ...SUBJECT_ARGUMENT,
+    run: runWith(async (privacyApi, input, io, subject) => {
+      const lines = privacyApi.export(readSubject(input, io, subject), readReason(input, io));
       for await (const line of lines) io.out(JSON.stringify(line));
       return undefined;
     }),
   },
   hold: {
-    reads: SUBJECT,
-    ...OPTIONAL_SUBJECT,
-    run: runWith(async (opened, input, io, subject) =>
-      holdOutput(await opened.hold(readSubject(input, io, subject), readReason(input, io))),
+    reads: SUBJECT_OPTIONS,
+    ...SUBJECT_ARGUMENT,
+    run: runWith(async (privacyApi, input, io, subject) =>
+      holdOutput(await privacyApi.hold(readSubject(input, io, subject), readReason(input, io))),
     ),
   },
   release: {
-    reads: SUBJECT,
-    ...OPTIONAL_SUBJECT,
-    run: runWith(async (opened, input, io, subject) =>
-      releaseOutput(await opened.release(readSubject(input, io, subject), readReason(input, io))),
+    reads: SUBJECT_OPTIONS,
+    ...SUBJECT_ARGUMENT,
+    run: runWith(async (privacyApi, input, io, subject) =>
+      releaseOutput(await privacyApi.release(readSubject(input, io, subject), readReason(input, io))),
     ),
   },
   rewrap: {
     reads: ["reason", "actor", "app"],
-    run: runWith(async (opened, input, io) =>
+    run: runWith(async (privacyApi, input, io) =>
       rewrapOutput(
-        await opened.rewrap({
+        await privacyApi.rewrap({
           ...readOptionalReason(input, io),
           onProgress: ({ rewrapped, left }) => io.err(`${rewrapped} rewrapped, ${left} left`),
         }),
@@ -67,8 +67,8 @@ const actions: Actions = {
   },
   erasures: {
     reads: ["app"],
-    run: runWith(async (opened, _, io) => {
-      for await (const line of opened.erasures()) io.out(JSON.stringify(line));
+    run: runWith(async (privacyApi, _, io) => {
+      for await (const line of privacyApi.erasures()) io.out(JSON.stringify(line));
       return undefined;
     }),
   },
@@ -76,24 +76,24 @@ const actions: Actions = {
     reads: ["reason", "actor", "app"],
     argument: "a file",
     isOptional: true,
-    run: runWith(async (opened, input, io, file) => {
-      const list = file === "" ? undefined : readErasures(file, io);
-      return reapplyOutput(await opened.reapply(list, readOptionalReason(input, io)));
+    run: runWith(async (privacyApi, input, io, file) => {
+      const erasures = file === "" ? undefined : readErasures(file, io);
+      return reapplyOutput(await privacyApi.reapply(erasures, readOptionalReason(input, io)));
     }),
   },
   "end-saga": {
     reads: ["reason", "actor", "app"],
     argument: "the id of a saga instance",
-    run: runWith(async (opened, input, io, id) =>
-      endSagaOutput(await opened.endSaga(id, readReason(input, io))),
+    run: runWith(async (privacyApi, input, io, id) =>
+      endSagaOutput(await privacyApi.endSaga(id, readReason(input, io))),
     ),
   },
 };
 
-/** Runs the work with the opened keys and prints its output. */
-function runWith(work: Work): Action["run"] {
+/** Opens the key store, runs the action and prints its output. */
+function runWith(work: PrivacyAction): Action["run"] {
   return async (input, io, argument) => {
-    const output = await withPrivacy(input, io, (opened) => work(opened, input, io, argument));
+    const output = await withPrivacy(input, io, (privacyApi) => work(privacyApi, input, io, argument));
     if (output === undefined) return DONE;
     io.out(input.values["json"] === true ? jsonText(output.value) : safeLines(output.text));
     return output.code ?? DONE;
@@ -102,7 +102,7 @@ function runWith(work: Work): Action["run"] {
 
 export const privacy: Command = {
   name: "privacy",
-  summary: "Export, hold and count personal data, repeat erasures, and rotate the keys.",
+  summary: "Export personal data, hold or repeat erasures, and rotate keys.",
   usage: [
     "privacy status",
     "privacy export <subject> | --subject-file <file> --reason <text>",
@@ -113,11 +113,11 @@ export const privacy: Command = {
     "privacy end-saga <id> --reason <text>",
   ],
   actions: Object.keys(actions),
-  details: `  status    Number of data keys per wrapping key, and of data subjects that are erased or held.
-  export    All data about a data subject, decrypted, one JSON object per line.
+  details: `  status    Count the data keys per wrapping key, the erasures and the holds.
+  export    Print all data about a data subject, decrypted, one JSON object per line.
   hold      Prevent the erasure of a data subject; release ends the hold.
   rewrap    Wrap every data key with the current key of the key ring. Can be stopped and continued.
-  erasures  The erasure log, one JSON object per line. Store a copy apart from the backups.
+  erasures  Print the erasure log, one JSON object per line. Store a copy separately from the backups.
   reapply   After a restore: repeat the erasures that the backup undid, from the log or from a copy of it. Exit code 3 if
             the proof of a line is invalid; that line is skipped.
   end-saga  End a saga that was parked because its data subject was erased. Exit code 1 if it is not such a saga.
@@ -146,9 +146,9 @@ function readErasures(file: string, { cwd }: Io): Erasure[] {
   }
 }
 
-type Answer<Name extends "reapply" | "rewrap"> = Awaited<ReturnType<Privacy[Name]>>;
+type ResultOf<Name extends "reapply" | "rewrap"> = Awaited<ReturnType<Privacy[Name]>>;
 
-/** The result of an action as JSON value, as text, and as exit code (default 0). */
+/** Output of an action: `value` for --json, `text` otherwise, and the exit code (default 0). */
 interface ActionOutput {
   readonly value: unknown;
   readonly text: string;
@@ -169,16 +169,16 @@ function releaseOutput(released: boolean): ActionOutput {
   return { value: { released }, text };
 }
 
-function rewrapOutput(value: Answer<"rewrap">): ActionOutput {
+function rewrapOutput(value: ResultOf<"rewrap">): ActionOutput {
   const { rewrapped, left } = value;
-  const rest =
+  const nextStep =
     left === 0
       ? "No data key is wrapped by an older key any more. Older keys can be removed from the key ring."
-      : `${left} are left: run it again before you remove an older key from the key ring.`;
-  return { value, text: `${rewrapped} data key(s) rewrapped with the current key. ${rest}` };
+      : `${left} data key(s) are left: run it again before you remove an older key from the key ring.`;
+  return { value, text: `${rewrapped} data key(s) rewrapped with the current key. ${nextStep}` };
 }
 
-function reapplyOutput(value: Answer<"reapply">): ActionOutput {
+function reapplyOutput(value: ResultOf<"reapply">): ActionOutput {
   const { erasures, keysDestroyed, refused } = value;
   const done = `${erasures} erasure(s) repeated, ${keysDestroyed} restored key(s) destroyed.`;
   if (refused === 0) return { value, text: done };
@@ -196,8 +196,8 @@ function endSagaOutput(ended: boolean): ActionOutput {
   return { value: { ended }, text, code: FAILED };
 }
 
-function privacyText(seen: Awaited<ReturnType<Privacy["status"]>>): string {
-  const { currentKey, keys, destroyed, erasures, unswept, holds, cacheTtlMs } = seen;
+function statusText(status: Awaited<ReturnType<Privacy["status"]>>): string {
+  const { currentKey, keys, destroyed, erasures, unswept, holds, cacheTtlMs } = status;
   const wrapped = Object.entries(keys).map(([name, count]) => `${count} by ${name}`);
   const facts: readonly (readonly [string, string])[] = [
     ["current key", currentKey],

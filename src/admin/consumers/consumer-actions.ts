@@ -15,13 +15,13 @@ export interface RetirePlan {
   readonly consumer: string;
   /** Its subscriptions. */
   readonly topics: readonly string[];
-  /** Number of waiting messages. */
+  /** Number of messages that are queued for the consumer. */
   readonly deliveries: number;
 }
 
-const WHERE = "inbox retire";
+const ERROR_PREFIX = "inbox retire";
 
-/** Previews `retireConsumer`. Read-only. Throws like it. */
+/** Previews `retireConsumer`. Read-only. Throws CONSUMER_NOT_FOUND or CONSUMER_RUNNING. */
 export async function planRetirement(
   database: Queryable,
   schema: string,
@@ -32,8 +32,8 @@ export async function planRetirement(
 }
 
 /**
- * Deletes the subscriptions of a decommissioned consumer and its waiting messages. Its inbox rows and dead letters stay,
- * so that a later consumer of this name skips duplicates. Throws CONSUMER_NOT_FOUND or CONSUMER_RUNNING.
+ * Deletes a decommissioned consumer: its subscriptions and its queued messages. The consumer's inbox rows and dead
+ * letters stay, so that a later consumer of this name skips duplicates. Throws CONSUMER_NOT_FOUND or CONSUMER_RUNNING.
  */
 export async function retireConsumer(
   database: Database,
@@ -42,16 +42,16 @@ export async function retireConsumer(
   by: Operator,
 ): Promise<RetirePlan> {
   const entry = {
-    ...readOperator(WHERE, by),
+    ...readOperator(ERROR_PREFIX, by),
     action: "inbox.retire",
-    target: { kind: "consumer", id: text(`${WHERE}: the consumer`, consumer, { max: 255 }) },
+    target: { kind: "consumer", id: text(`${ERROR_PREFIX}: the consumer`, consumer, { max: 255 }) },
   };
   return new AuditWriter(schema).runAudited(database, entry, async (note) => {
     const tx = await database.begin();
     try {
       const { id, topics } = await readConsumerState(tx, schema, consumer);
       const retired = await retireGroup(tx, schema, id);
-      if (retired === undefined) throw stillRunning(consumer, []);
+      if (retired === undefined) throw consumerRunning(consumer, []);
       const { deliveries } = retired;
       await note(tx, { before: { topics: topics.slice(0, 100), deliveries } });
       await tx.commit();
@@ -75,17 +75,17 @@ async function readConsumerState(
   schema: string,
   consumer: string,
 ): Promise<ConsumerState> {
-  text(`${WHERE}: the consumer`, consumer, { max: 255 });
+  text(`${ERROR_PREFIX}: the consumer`, consumer, { max: 255 });
   const { standing } = consumerStatements(quoteSchema(schema));
   const [found] = (await database.run<ConsumerState>(standing, [consumer])).rows;
   if (found === undefined) {
     throw unknownConsumer(consumer, await listConsumerNames(database, schema, { subscribed: true }));
   }
-  if (found.workers.length > 0) throw stillRunning(consumer, found.workers);
+  if (found.workers.length > 0) throw consumerRunning(consumer, found.workers);
   return found;
 }
 
-function stillRunning(consumer: string, workers: readonly string[]): SagaboxError {
+function consumerRunning(consumer: string, workers: readonly string[]): SagaboxError {
   const where = workers.length === 0 ? "" : ` (${workers.slice(0, 5).join(", ")})`;
   return new SagaboxError(
     "CONSUMER_RUNNING",
@@ -104,9 +104,9 @@ export interface CleanInboxOptions {
 }
 
 export interface InboxPlan {
-  /** Actual retention: longer than requested while the archive or a dead letter could redeliver a message. */
+  /** Actual retention, in milliseconds: longer than requested while the archive or a dead letter could redeliver a message. */
   readonly keepMs: number;
-  /** Number of older rows, counted up to 1,000,000. */
+  /** Number of inbox rows older than `keepMs`, counted up to 1,000,000. */
   readonly due: number;
 }
 
@@ -117,11 +117,11 @@ export async function planInboxCleaning(
   keep: CleanInboxOptions["keep"],
 ): Promise<InboxPlan> {
   const sql = consumerStatements(quoteSchema(schema));
-  const [reach] = (await database.run<RetentionRow>(sql.reach, [quoteSchema(schema)])).rows;
+  const [minimum] = (await database.run<RetentionRow>(sql.reach, [quoteSchema(schema)])).rows;
   const keepMs = inboxRetentionMs({
     retention: keep,
-    deadLetters: Math.ceil(reach?.dead_letter_ms ?? 0),
-    archive: Math.ceil(reach?.archive_ms ?? 0),
+    deadLetters: Math.ceil(minimum?.dead_letter_ms ?? 0),
+    archive: Math.ceil(minimum?.archive_ms ?? 0),
   });
   const [old] = (await database.run<{ count: number }>(sql.due, [keepMs])).rows;
   return { keepMs, due: old?.count ?? 0 };
@@ -153,6 +153,7 @@ export async function cleanInbox(
   });
 }
 
+/** How long the archive and the dead letters can still redeliver a message. */
 interface RetentionRow {
   readonly archive_ms: number;
   readonly dead_letter_ms: number;

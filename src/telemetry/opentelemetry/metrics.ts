@@ -13,7 +13,7 @@ import {
 
 /**
  * Exports the metrics of the catalogue under their names. Counters and gauges are kept in a registry and read when the
- * SDK collects, so that they equal the Prometheus values and share its cap. Histograms are recorded immediately.
+ * SDK collects, so that they equal the Prometheus values and have the same limit on series. Histograms are recorded immediately.
  */
 export function otelMetrics(meter: () => Meter, seriesPerMetric: number): Observer {
   let recorders: Recorders | undefined;

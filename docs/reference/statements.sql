@@ -4672,12 +4672,12 @@ logged as (
   insert into "sagabox".saga_audit_log
       (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason, trace_id, input,
             metadata, old_state, new_state)
-  select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, $23::text,
+  select saved.id, saved.version, line.event, line."stepPath", line."from", line."to", line.note, $23::text,
       $24::text, line.reason, saved.trace_id, case when line.nr = 1 then $26::text::json end,
       case when line.nr = 1 then $27::text::json end, case when line.nr = 1 then $28::text::json end,
       case when line.nr = 1 then $29::text::json end
     from saved, json_to_recordset($25::text::json) as line
-      (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
+      (nr integer, event text, "stepPath" text, "from" text, "to" text, note text, reason text)
     order by line.nr)
 select id, exists (select from "sagabox".saga_input as pending
     where pending.saga_type = $2::text and pending.correlation_id = $4::text and pending.saga_id is null
@@ -4702,12 +4702,12 @@ logged as (
   insert into "sagabox".saga_audit_log
       (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason, trace_id, input,
             metadata, old_state, new_state)
-  select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, $23::text,
+  select saved.id, saved.version, line.event, line."stepPath", line."from", line."to", line.note, $23::text,
       $24::text, line.reason, saved.trace_id, case when line.nr = 1 then $26::text::json end,
       case when line.nr = 1 then $27::text::json end, case when line.nr = 1 then $28::text::json end,
       case when line.nr = 1 then $29::text::json end
     from saved, json_to_recordset($25::text::json) as line
-      (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
+      (nr integer, event text, "stepPath" text, "from" text, "to" text, note text, reason text)
     order by line.nr),
 opened as (
   insert into "sagabox".saga_incident (saga_id, steps, error)
@@ -4752,13 +4752,13 @@ select instance.id, instance.saga_type as type, instance.definition_version, ins
 
 -- sagabox.saga.save
 with free as (
-  select made.*, instance.place from json_to_recordset($1::json) as made (id text, version integer, status text,
+  select made.*, instance.row_id from json_to_recordset($1::json) as made (id text, version integer, status text,
       state json, step text, waits text, since double precision,
         error text, retries integer, due double precision, release boolean, cause text, actor text, lines json,
         input json, metadata json, "oldState" json, "newState" json, steps text[], incident text, resolution text,
             attachments text[])
     cross join lateral (
-      select own.ctid as place from "sagabox".saga_instance as own
+      select own.ctid as row_id from "sagabox".saga_instance as own
         where own.id = made.id and own.version = made.version
           offset 0 for update skip locked) as instance
     where made.id = made.id || ''),
@@ -4774,19 +4774,19 @@ saved as (
       claimed_by = case when free.release then null else instance.claimed_by end,
       claimed_until = case when free.release then null else instance.claimed_until end
     from free
-    where instance.ctid = free.place
+    where instance.ctid = free.row_id
     returning instance.id, instance.version, instance.trace_id, free.cause, free.actor, free.lines, free.input,
       free.metadata, free."oldState", free."newState", free.steps, free.incident, free.resolution),
 logged as (
   insert into "sagabox".saga_audit_log
       (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason, trace_id, input,
             metadata, old_state, new_state)
-  select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, saved."cause",
+  select saved.id, saved.version, line.event, line."stepPath", line."from", line."to", line.note, saved."cause",
       saved."actor", line.reason, saved.trace_id, case when line.nr = 1 then saved."input" end,
       case when line.nr = 1 then saved."metadata" end, case when line.nr = 1 then saved."oldState" end,
       case when line.nr = 1 then saved."newState" end
     from saved, json_to_recordset(saved."lines") as line
-      (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
+      (nr integer, event text, "stepPath" text, "from" text, "to" text, note text, reason text)
     order by line.nr),
 opened as (
   insert into "sagabox".saga_incident (saga_id, steps, error)
@@ -4871,11 +4871,11 @@ update "sagabox".saga_instance as instance
 update "sagabox".saga_instance as instance
   set claimed_by = $1::text, claims = instance.claims + 1,
     claimed_until = clock_timestamp() + $2::double precision * interval '1 ms'
-  where instance.ctid = any(array(select due.place
+  where instance.ctid = any(array(select due.row_id
       from (select distinct pending.saga_id from "sagabox".saga_input as pending
           where pending.saga_id is not null order by pending.saga_id) as pending
       cross join lateral (
-        select own.ctid as place from "sagabox".saga_instance as own
+        select own.ctid as row_id from "sagabox".saga_instance as own
           where own.id = pending.saga_id
             and (own.claimed_until is null or own.claimed_until < (select clock_timestamp()))
             and own.saga_type || '/' || own.definition_version = any($3::text::text[])

@@ -20,8 +20,8 @@ type FieldPath = readonly (string | number)[];
 /** Encrypts and decrypts texts with the key of one data subject. */
 interface TextCipher {
   readonly subject: string;
-  encrypt(text: string, of: string, place: FieldPath): Encrypted;
-  decrypt(sealed: unknown, of: string, place: FieldPath): string;
+  encrypt(text: string, of: string, stepPath: FieldPath): Encrypted;
+  decrypt(sealed: unknown, of: string, stepPath: FieldPath): string;
 }
 
 /** Creates the ciphers that encrypt the state of sagas. */
@@ -42,8 +42,8 @@ function createTextCipher(key: DataKey): TextCipher {
   const cipherFor = (of: string): FieldCipher => new FieldCipher(key, { purpose: "saga", id: of });
   return {
     subject: key.subject,
-    encrypt: (text, of, place) => cipherFor(of).encryptText(text, place),
-    decrypt: (sealed, of, place) => cipherFor(of).decryptText(sealed, place),
+    encrypt: (text, of, stepPath) => cipherFor(of).encryptText(text, stepPath),
+    decrypt: (sealed, of, stepPath) => cipherFor(of).decryptText(sealed, stepPath),
   };
 }
 

@@ -7,19 +7,19 @@ import type { StepRecord } from "./state.ts";
 
 /** A record to undo. `step` is undefined when the definition no longer has the step. */
 interface UndoCandidate {
-  readonly place: string;
+  readonly stepPath: string;
   readonly step: StepNode | undefined;
 }
 
 /** Undoes every step that happened or may have happened, latest unit first. Steps of one unit are undone in parallel. */
 export function goBackward(draft: Draft): Progress {
   const units = new Map<number, UndoCandidate[]>();
-  for (const [place, record] of Object.entries(draft.state.records)) {
-    const step = stepAt(draft.definition, place);
-    if (step === undefined && (!hasEffect(record) || isChoice(draft, place, record))) continue;
+  for (const [stepPath, record] of Object.entries(draft.state.records)) {
+    const step = stepAt(draft.definition, stepPath);
+    if (step === undefined && (!hasEffect(record) || isChoice(draft, stepPath, record))) continue;
     const members = units.get(record.unit);
-    if (members === undefined) units.set(record.unit, [{ place, step }]);
-    else members.push({ place, step });
+    if (members === undefined) units.set(record.unit, [{ stepPath, step }]);
+    else members.push({ stepPath, step });
   }
   for (const unit of [...units.keys()].sort((a, b) => b - a)) {
     const progress = undoUnit(draft, units.get(unit) ?? []);
@@ -29,33 +29,33 @@ export function goBackward(draft: Draft): Progress {
 }
 
 // The record of a branch or a repetition holds a decision, which has no effect to undo.
-function isChoice({ definition }: Draft, place: string, record: StepRecord): boolean {
-  return recordMismatch(definition, place, record) === undefined;
+function isChoice({ definition }: Draft, stepPath: string, record: StepRecord): boolean {
+  return recordMismatch(definition, stepPath, record) === undefined;
 }
 
 export function undoUnit(draft: Draft, members: readonly UndoCandidate[]): Progress {
-  const progress = members.map(({ place, step }) => undoOne(draft, place, step));
+  const progress = members.map(({ stepPath, step }) => undoOne(draft, stepPath, step));
   if (progress.includes("waiting")) return "waiting";
   return progress.includes("failed") ? "failed" : "done";
 }
 
-function undoOne(draft: Draft, place: string, step: StepNode | undefined): Progress {
-  const record = draft.state.records[place];
+function undoOne(draft: Draft, stepPath: string, step: StepNode | undefined): Progress {
+  const record = draft.state.records[stepPath];
   if (record === undefined) return "done";
   if (record.status === "in_progress") {
     // Wait for work in flight: an undo that runs before the step would leave the step's effect in place.
     if (step !== undefined && kindMismatch(record, step) === undefined) return "waiting";
-    abandon(draft, place, step, "its step has changed");
+    abandon(draft, stepPath, step, "its step has changed");
   }
   if (!needsUndo(draft, record, step)) return "done";
   if (record.undo === undefined) {
     record.undo = { ...newEffort(draft.nowMs), status: "in_progress" };
-    draft.note({ event: "compensated", place, from: record.status, to: "compensating" });
+    draft.note({ event: "compensated", stepPath, from: record.status, to: "compensating" });
     record.status = "compensating";
-    tryUndo(draft, place, step, record);
+    tryUndo(draft, stepPath, step, record);
   } else if (record.undo.status === "in_progress") {
-    const why = undoMismatch(place, step, record);
-    if (why !== undefined) failUndo(draft, place, record, describeUndoFailure(why));
+    const why = undoMismatch(stepPath, step, record);
+    if (why !== undefined) failUndo(draft, stepPath, record, describeUndoFailure(why));
   }
   switch (record.undo.status) {
     case "in_progress":

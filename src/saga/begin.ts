@@ -7,16 +7,16 @@ import { hasUndo, kindMismatch, onlyWaits, undoMismatch } from "./mismatch.ts";
 import type { StepRecord } from "./state.ts";
 
 /** Records that a step has begun, then makes its first attempt. */
-export function beginStep(draft: Draft, place: string, step: StepNode, unit: number): StepRecord {
+export function beginStep(draft: Draft, stepPath: string, step: StepNode, unit: number): StepRecord {
   const record = newRecord(draft.nowMs, "in_progress", unit);
-  draft.state.records[place] = record;
-  draft.note({ event: "step_executed", place, from: "pending", to: "in_progress" });
-  tryStep(draft, place, step, record);
+  draft.state.records[stepPath] = record;
+  draft.note({ event: "step_executed", stepPath, from: "pending", to: "in_progress" });
+  tryStep(draft, stepPath, step, record);
   return record;
 }
 
 /** Makes one attempt at a step: sends a command, makes local work due, or starts a wait. */
-export function tryStep(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+export function tryStep(draft: Draft, stepPath: string, step: StepNode, record: StepRecord): void {
   const { nowMs } = draft;
   const { work, timeoutMs } = step;
   noteDefinition(record, step);
@@ -31,7 +31,7 @@ export function tryStep(draft: Draft, place: string, step: StepNode, record: Ste
         const id = draft.ports.newId();
         const { command } = work;
         const supersedes = earlier.length === 0 ? {} : { supersedes: { type: command.name, ids: earlier } };
-        draft.effects.push({ kind: "send", place, undo: false, epoch, command, data, id, ...supersedes });
+        draft.effects.push({ kind: "send", stepPath, undo: false, epoch, command, data, id, ...supersedes });
         record.ids.push(id);
         return;
       }
@@ -41,7 +41,7 @@ export function tryStep(draft: Draft, place: string, step: StepNode, record: Ste
         record.dueAtMs = undefined; // the worker that runs the step enforces its timeout
         return;
       case "wait":
-        return takeEarlyEvent(draft, place, record);
+        return takeEarlyEvent(draft, stepPath, record);
       case "delay":
         record.dueAtMs = nowMs + checkDelay(work.delayMs(draft.stepContext()));
         return;
@@ -49,13 +49,13 @@ export function tryStep(draft: Draft, place: string, step: StepNode, record: Ste
         const input = work.input(draft.stepContext());
         const id = draft.ports.newId();
         record.ids.push(id);
-        draft.effects.push({ kind: "start child", place, id, definition: work.saga, input });
+        draft.effects.push({ kind: "start child", stepPath, id, definition: work.saga, input });
         return;
       }
     }
   } catch (thrown) {
     record.outcome = record.ids.length === 0 ? "not_done" : "unknown";
-    failStep(draft, place, record, `its own function failed: ${storableErrorText(thrown)}`);
+    failStep(draft, stepPath, record, `its own function failed: ${storableErrorText(thrown)}`);
   }
 }
 
@@ -67,14 +67,19 @@ function noteDefinition(record: StepRecord, step: StepNode): void {
 }
 
 /** Makes one attempt to undo a step. If the definition has no undo for it, the undo fails permanently. */
-export function tryUndo(draft: Draft, place: string, step: StepNode | undefined, record: StepRecord): void {
+export function tryUndo(
+  draft: Draft,
+  stepPath: string,
+  step: StepNode | undefined,
+  record: StepRecord,
+): void {
   const { undo } = record;
   if (undo === undefined) return;
   undo.nextAtMs = undefined;
   undo.dueAtMs = undefined;
-  const why = undoMismatch(place, step, record);
+  const why = undoMismatch(stepPath, step, record);
   if (why !== undefined || step === undefined || step.undo === null || step.undo.kind === "none") {
-    return failUndo(draft, place, record, describeUndoFailure(why));
+    return failUndo(draft, stepPath, record, describeUndoFailure(why));
   }
   undo.kind = step.undo.kind;
   switch (step.undo.kind) {
@@ -85,11 +90,11 @@ export function tryUndo(draft: Draft, place: string, step: StepNode | undefined,
         const { command } = step.undo;
         const { epoch } = undo;
         const refers = referToCommands(step, record, command.name);
-        draft.effects.push({ kind: "send", place, undo: true, epoch, command, data, id, ...refers });
+        draft.effects.push({ kind: "send", stepPath, undo: true, epoch, command, data, id, ...refers });
         undo.ids.push(id);
         undo.dueAtMs = draft.nowMs + (step.timeoutMs ?? 30_000);
       } catch (thrown) {
-        failUndo(draft, place, record, `its own function failed: ${storableErrorText(thrown)}`);
+        failUndo(draft, stepPath, record, `its own function failed: ${storableErrorText(thrown)}`);
       }
       return;
     case "run":
@@ -100,9 +105,9 @@ export function tryUndo(draft: Draft, place: string, step: StepNode | undefined,
       const { epoch, attempt } = undo;
       // Releases that stored no kind may have begun another kind of step here. Without a child there is no reply.
       if (record.ids.length === 0)
-        return failUndo(draft, place, record, describeUndoFailure("it has no child saga"));
+        return failUndo(draft, stepPath, record, describeUndoFailure("it has no child saga"));
       const kind = "revoke child";
-      draft.effects.push(...record.ids.map((id) => ({ kind, place, epoch, attempt, id }) as const));
+      draft.effects.push(...record.ids.map((id) => ({ kind, stepPath, epoch, attempt, id }) as const));
       return;
     }
   }
@@ -123,7 +128,7 @@ function referToCommands(
   return earlier.length === 0 ? {} : { supersedes: { type, ids: earlier } };
 }
 
-export function completeStep(draft: Draft, place: string, record: StepRecord, result?: Json): void {
+export function completeStep(draft: Draft, stepPath: string, record: StepRecord, result?: Json): void {
   const from = record.status;
   endEffort(record, draft.nowMs);
   record.status = "completed";
@@ -131,20 +136,20 @@ export function completeStep(draft: Draft, place: string, record: StepRecord, re
   record.result = result;
   // Even if the current definition has its pivot elsewhere, this instance must not be compensated any more.
   if (record.pivot === true) draft.state.pivoted = true;
-  draft.note({ event: "step_executed", place, from, to: "completed" });
+  draft.note({ event: "step_executed", stepPath, from, to: "completed" });
 }
 
 /** Fails a step permanently. The caller sets `record.outcome` first. */
-export function failStep(draft: Draft, place: string, record: StepRecord, error: string): void {
+export function failStep(draft: Draft, stepPath: string, record: StepRecord, error: string): void {
   const from = record.status;
   endEffort(record, draft.nowMs, error);
   record.status = "failed";
-  draft.note({ event: "failed", place, from, to: "failed", note: error });
+  draft.note({ event: "failed", stepPath, from, to: "failed", note: error });
 }
 
 /** Stops waiting for a step. Its outcome becomes unknown, unless it cannot have had an effect. */
-export function abandon(draft: Draft, place: string, step: StepNode | undefined, why: string): void {
-  const record = draft.state.records[place];
+export function abandon(draft: Draft, stepPath: string, step: StepNode | undefined, why: string): void {
+  const record = draft.state.records[stepPath];
   if (record?.status !== "in_progress") return;
   // No worker runs a step that the definition lacks, so no reply would ever settle it.
   const known = step !== undefined && kindMismatch(record, step) === undefined ? step.work.kind : undefined;
@@ -167,30 +172,30 @@ export function abandon(draft: Draft, place: string, step: StepNode | undefined,
     default:
       record.outcome = "not_done";
   }
-  failStep(draft, place, record, why);
+  failStep(draft, stepPath, record, why);
 }
 
-export function failUndo(draft: Draft, place: string, record: StepRecord, error: string): void {
+export function failUndo(draft: Draft, stepPath: string, record: StepRecord, error: string): void {
   if (record.undo === undefined) return;
   endEffort(record.undo, draft.nowMs, error);
   record.undo.status = "failed";
-  draft.note({ event: "failed", place, from: "compensating", to: "compensating", note: error });
+  draft.note({ event: "failed", stepPath, from: "compensating", to: "compensating", note: error });
 }
 
-export function completeUndo(draft: Draft, place: string, record: StepRecord): void {
+export function completeUndo(draft: Draft, stepPath: string, record: StepRecord): void {
   if (record.undo === undefined) return;
   endEffort(record.undo, draft.nowMs);
   record.undo.status = "done";
   const from = record.status;
   record.status = "compensated";
-  draft.note({ event: "compensated", place, from, to: "compensated" });
+  draft.note({ event: "compensated", stepPath, from, to: "compensated" });
 }
 
-function takeEarlyEvent(draft: Draft, place: string, record: StepRecord): void {
+function takeEarlyEvent(draft: Draft, stepPath: string, record: StepRecord): void {
   const { early } = draft.state;
-  const index = early.findIndex((event) => draft.stepsFor(event).has(stripRound(place)));
+  const index = early.findIndex((event) => draft.stepsFor(event).has(stripRound(stepPath)));
   const [event] = index === -1 ? [] : early.splice(index, 1);
-  if (event !== undefined) completeStep(draft, place, record, event.data);
+  if (event !== undefined) completeStep(draft, stepPath, record, event.data);
 }
 
 function checkDelay(delayMs: number): number {

@@ -202,15 +202,15 @@ describe("steps of groups, branches, repetitions and children", () => {
             .delay("pause", 10),
         other: (s) => s.delay("later", 10),
       });
-    for (const [changed, place, why] of [
+    for (const [changed, stepPath, why] of [
       [branched("how", "fast", "fly"), "ship", 'the definition has no step "ship"'],
       [branched("how", "quick", "ship"), "how", 'the choice "how" has no way "fast"'],
       [branched("which", "fast", "ship"), "how", 'the definition has no choice "how"'],
     ] as const) {
       const played = new ManualSaga(branched("how", "fast", "ship"));
       expect(played.deploy(changed).reply("do ship")).toBe("failed");
-      expect([played.listIncident(), played.incidentError()]).toEqual([[place], why]);
-      expect(played.applyDecision("skip", place)).not.toBe("failed");
+      expect([played.listIncident(), played.incidentError()]).toEqual([[stepPath], why]);
+      expect(played.applyDecision("skip", stepPath)).not.toBe("failed");
     }
   });
 

@@ -3,9 +3,9 @@ import type { LoadedInstance } from "./saga-store.ts";
 import { newState } from "./state.ts";
 import { MAX_CLAIM_AHEAD_MS, ClaimAheadBuffer } from "./claim-ahead-buffer.ts";
 
-function setup(places = 8) {
+function setup(capacity = 8) {
   let nowMs = 1_000;
-  const room = new ClaimAheadBuffer(places, () => nowMs);
+  const room = new ClaimAheadBuffer(capacity, () => nowMs);
   const instance = (id: string): LoadedInstance => ({
     id,
     type: "order",

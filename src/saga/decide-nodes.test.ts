@@ -161,7 +161,7 @@ describe("children", () => {
     .undoChild()
     .run("last", none)
     .noUndo("it fails");
-  const parent = { id: "p1", place: "part" };
+  const parent = { id: "p1", stepPath: "part" };
 
   test("S-20: the parent continues with its results, and undoes it", () => {
     const played = new ManualSaga(whole);
@@ -199,6 +199,6 @@ test("F6: a repetition whose test returns nothing continues; a choice that names
     const past = order.run("point", none).pivot();
     const chosen = new ManualSaga(past.choose("way", says(name), { left: (s) => s.run("one", none) }));
     expect(chosen.finishWork("do point", { kind: "done" })).toBe("failed");
-    expect(chosen.effects.at(-1)).toMatchObject({ kind: "open incident", places: ["way"] });
+    expect(chosen.effects.at(-1)).toMatchObject({ kind: "open incident", stepPaths: ["way"] });
   }
 });

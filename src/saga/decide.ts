@@ -94,34 +94,34 @@ function start(draft: Draft): IgnoreReason {
 }
 
 function settleWork(draft: Draft, input: Extract<SagaInput, { kind: "worked" }>): IgnoreReason {
-  const record = draft.state.records[input.place];
+  const record = draft.state.records[input.stepPath];
   const effort = input.undo ? record?.undo : record;
   if (effort === undefined) return "this step has not begun";
   if (input.undo && input.epoch < (record?.undo?.countsFrom?.epoch ?? 0)) return TOO_EARLY;
   const late = effort.epoch !== input.epoch || effort.attempt !== input.attempt;
   if (late && input.outcome.kind !== "done") return "a newer try has taken its place";
   return input.undo
-    ? settleUndo(draft, input.place, input.outcome)
-    : settleStep(draft, input.place, input.outcome);
+    ? settleUndo(draft, input.stepPath, input.outcome)
+    : settleStep(draft, input.stepPath, input.outcome);
 }
 
 // If a worker dies mid-step, the outcome is unknown. A step that keeps killing workers is failed.
 function failSuspects(draft: Draft, claims: number): void {
   if (claims < MAX_CLAIMS) return;
   const outcome = { kind: "unknown", error: `${claims} workers died while running it` } as const;
-  for (const [place, record] of Object.entries(draft.state.records)) {
-    const step = stepAt(draft.definition, place);
+  for (const [stepPath, record] of Object.entries(draft.state.records)) {
+    const step = stepAt(draft.definition, stepPath);
     const due = (atMs: number | undefined): boolean => atMs !== undefined && atMs <= draft.nowMs;
     if (record.status === "in_progress" && step?.work.kind === "run" && due(record.nextAtMs)) {
       record.attempt = Math.max(record.attempt, step.retry.maxAttempts);
-      settleStep(draft, place, outcome);
+      settleStep(draft, stepPath, outcome);
     } else if (
       record.undo?.status === "in_progress" &&
       step?.undo?.kind === "run" &&
       due(record.undo.nextAtMs)
     ) {
       record.undo.attempt = Math.max(record.undo.attempt, step.undoRetry.maxAttempts);
-      settleUndo(draft, place, outcome);
+      settleUndo(draft, stepPath, outcome);
     }
   }
 }
@@ -137,9 +137,9 @@ function receiveEvent(draft: Draft, { id, type, data }: Extract<SagaInput, { kin
   const { state, status } = draft;
   if (hasEnded(status)) return "it has ended";
   const waitingSteps = draft.stepsFor({ type, data });
-  const waiting = Object.entries(state.records).find(([place, record]) => {
-    if (record.status !== "in_progress" || !waitingSteps.has(stripRound(place))) return false;
-    const step = stepAt(draft.definition, place);
+  const waiting = Object.entries(state.records).find(([stepPath, record]) => {
+    if (record.status !== "in_progress" || !waitingSteps.has(stripRound(stepPath))) return false;
+    const step = stepAt(draft.definition, stepPath);
     return step !== undefined && kindMismatch(record, step) === undefined;
   });
   if (waiting !== undefined) {
@@ -161,17 +161,17 @@ function settleChild(
 ): IgnoreReason {
   const found = Object.entries(draft.state.records).find(([, { ids }]) => ids.includes(childId));
   if (found === undefined) return "it has no such child";
-  const [place, record] = found;
+  const [stepPath, record] = found;
   const revoked = record.undo !== undefined && record.undo.status !== "done";
   switch (end) {
     case "completed":
-      return settleStep(draft, place, { kind: "done", result: results });
+      return settleStep(draft, stepPath, { kind: "done", result: results });
     case "compensated":
       return revoked
-        ? settleUndo(draft, place, { kind: "done" })
-        : settleStep(draft, place, { kind: "refused", error: "the child saga was compensated" });
+        ? settleUndo(draft, stepPath, { kind: "done" })
+        : settleStep(draft, stepPath, { kind: "refused", error: "the child saga was compensated" });
     case "past pivot":
-      return settleUndo(draft, place, { kind: "refused", error: "the child saga is past its pivot" });
+      return settleUndo(draft, stepPath, { kind: "refused", error: "the child saga is past its pivot" });
   }
 }
 
@@ -230,8 +230,8 @@ function noteMismatches(draft: Draft): boolean {
   const known = state.mismatches ?? {};
   state.mismatches = findMismatches(definition, state);
   if (state.mismatches === undefined) return false;
-  for (const [place, note] of Object.entries(state.mismatches)) {
-    if (known[place] !== note) draft.note({ event: "failed", place, note });
+  for (const [stepPath, note] of Object.entries(state.mismatches)) {
+    if (known[stepPath] !== note) draft.note({ event: "failed", stepPath, note });
   }
   return true;
 }
@@ -242,7 +242,7 @@ function hasFailedUndo({ state }: Draft): boolean {
 
 function describeStepFailure({ state }: Draft): string {
   const failed = Object.entries(state.records).filter(
-    ([place, { status }]) => status === "failed" && !hasLostRace(state, place),
+    ([stepPath, { status }]) => status === "failed" && !hasLostRace(state, stepPath),
   );
   const latest = failed.sort(([, a], [, b]) => b.unit - a.unit)[0];
   return latest === undefined ? "it failed" : `step "${latest[0]}" failed: ${latest[1].error ?? "unknown"}`;
@@ -250,17 +250,20 @@ function describeStepFailure({ state }: Draft): string {
 
 /** Opens an incident, or updates the steps and error of the open one if they have changed. */
 function openIncident(draft: Draft, isOpen: boolean): void {
-  const { places, error } = describeIncident(draft.state);
+  const { stepPaths, error } = describeIncident(draft.state);
   if (isOpen) {
     const before = describeIncident(draft.snapshot.state);
-    if (places.join() === before.places.join() && error === before.error) return;
+    if (stepPaths.join() === before.stepPaths.join() && error === before.error) return;
   }
-  draft.effects.push({ kind: "open incident", places, error });
+  draft.effects.push({ kind: "open incident", stepPaths, error });
 }
 
-function describeIncident(state: SagaState): { readonly places: readonly string[]; readonly error: string } {
-  const places = findStuckSteps(state);
-  const [place = ""] = places;
-  const { undo, error } = state.records[place] ?? {};
-  return { places, error: state.mismatches?.[place] ?? undo?.error ?? error ?? "unknown" };
+function describeIncident(state: SagaState): {
+  readonly stepPaths: readonly string[];
+  readonly error: string;
+} {
+  const stepPaths = findStuckSteps(state);
+  const [stepPath = ""] = stepPaths;
+  const { undo, error } = state.records[stepPath] ?? {};
+  return { stepPaths, error: state.mismatches?.[stepPath] ?? undo?.error ?? error ?? "unknown" };
 }

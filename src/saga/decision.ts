@@ -7,7 +7,7 @@ import type { SagaState, SagaStatus } from "./state.ts";
 export type SagaEffect =
   | {
       readonly kind: "send";
-      readonly place: string;
+      readonly stepPath: string;
       readonly undo: boolean;
       readonly epoch: number;
       readonly command: AnyCommand;
@@ -20,14 +20,14 @@ export type SagaEffect =
     }
   | {
       readonly kind: "start child";
-      readonly place: string;
+      readonly stepPath: string;
       readonly id: string;
       readonly definition: SagaDefinition;
       readonly input: unknown;
     }
   | {
       readonly kind: "revoke child";
-      readonly place: string;
+      readonly stepPath: string;
       readonly epoch: number;
       readonly attempt: number;
       readonly id: string;
@@ -37,13 +37,13 @@ export type SagaEffect =
       readonly parentId: string;
       readonly end: "completed" | "compensated" | "past pivot";
     }
-  | { readonly kind: "open incident"; readonly places: readonly string[]; readonly error: string }
+  | { readonly kind: "open incident"; readonly stepPaths: readonly string[]; readonly error: string }
   | { readonly kind: "close incident"; readonly resolution: string };
 
 /** One line of the history of an instance. */
 export interface Change {
   readonly event: "state_changed" | "step_executed" | "compensated" | "failed" | "noted";
-  readonly place?: string;
+  readonly stepPath?: string;
   readonly from?: string;
   readonly to?: string;
   readonly note?: string;

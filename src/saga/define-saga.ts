@@ -383,9 +383,9 @@ export function groupMembers(
 ): readonly StepNode[] {
   const members: StepNode[] = [];
   const add = (name: string, work: Work, { undo, ...options }: MemberOptions = {}): unknown => {
-    const place = `${where}.${name}`;
-    const made = onlyForward ? { undo: null, options: {} } : memberUndo(place, work, undo);
-    const node = stepNode(place, name, work, options, onlyForward, made.undo);
+    const stepPath = `${where}.${name}`;
+    const made = onlyForward ? { undo: null, options: {} } : memberUndo(stepPath, work, undo);
+    const node = stepNode(stepPath, name, work, options, onlyForward, made.undo);
     members.push(node);
     return builder;
   };

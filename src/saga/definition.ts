@@ -165,16 +165,16 @@ function listNodes(nodes: readonly Node[], depth: number): (readonly [string, In
 }
 
 /** The step at a step path. Inside a repetition the path ends with `@` and the round, like `charge@2`. */
-export function stepAt(definition: SagaDefinition, place: string): StepNode | undefined {
-  const node = indexNodes(definition).get(stripRound(place))?.node;
+export function stepAt(definition: SagaDefinition, stepPath: string): StepNode | undefined {
+  const node = indexNodes(definition).get(stripRound(stepPath))?.node;
   return node?.kind === "step" ? node : undefined;
 }
 
 /** The node at a step path. Undefined if the definition nests it in a different number of repetitions. */
-export function nodeAt(definition: SagaDefinition, place: string): Node | undefined {
-  const at = place.indexOf("@");
-  const found = indexNodes(definition).get(at === -1 ? place : place.slice(0, at));
-  const rounds = at === -1 ? 0 : place.slice(at).split(".").length;
+export function nodeAt(definition: SagaDefinition, stepPath: string): Node | undefined {
+  const at = stepPath.indexOf("@");
+  const found = indexNodes(definition).get(at === -1 ? stepPath : stepPath.slice(0, at));
+  const rounds = at === -1 ? 0 : stepPath.slice(at).split(".").length;
   return found?.depth === rounds ? found.node : undefined;
 }
 
@@ -190,7 +190,7 @@ export function awaitsEvents(definition: SagaDefinition): boolean {
   return awaits;
 }
 
-export function stripRound(place: string): string {
-  const at = place.indexOf("@");
-  return at === -1 ? place : place.slice(0, at);
+export function stripRound(stepPath: string): string {
+  const at = stepPath.indexOf("@");
+  return at === -1 ? stepPath : stepPath.slice(0, at);
 }

@@ -40,17 +40,17 @@ export function sagaDiagram(definition: SagaDefinition): string {
 /** Draws one instance as a Mermaid flowchart with status, start offset and duration of each step. Grey steps have not run. */
 export function instanceDiagram(definition: SagaDefinition, instance: DrawnInstance): string {
   const { records, choices, rounds } = instance.state;
-  const latest = new Map<string, { readonly place: string; readonly record: StepRecord }>();
-  for (const [place, record] of Object.entries(records)) {
-    const known = latest.get(stripRound(place));
+  const latest = new Map<string, { readonly stepPath: string; readonly record: StepRecord }>();
+  for (const [stepPath, record] of Object.entries(records)) {
+    const known = latest.get(stripRound(stepPath));
     if (known === undefined || known.record.unit <= record.unit)
-      latest.set(stripRound(place), { place, record });
+      latest.set(stripRound(stepPath), { stepPath, record });
   }
   const beganMs = findStartMs(instance.state);
   const chart = new Chart({
     step: (path) => {
       const found = latest.get(path);
-      if (found !== undefined) return stepMark(found.place, found.record, beganMs);
+      if (found !== undefined) return stepMark(found.stepPath, found.record, beganMs);
       const way = choices[path];
       if (way !== undefined) return { note: way === null ? "not taken" : `took ${way}`, look: "done" };
       return rounds[path] === undefined ? { look: "idle" } : {};
@@ -68,12 +68,15 @@ export function instanceTimeline({ type, key, status, state }: DrawnInstance): s
   const lastMs = Math.max(0, ...Object.values(state.records).flatMap(listTimes));
   const entries = Object.entries(state.records).sort(([, a], [, b]) => a.startedAtMs - b.startedAtMs);
   const undone = entries
-    .flatMap(([place, { undo }]) => (undo === undefined ? [] : [[place, undo] as const]))
+    .flatMap(([stepPath, { undo }]) => (undo === undefined ? [] : [[stepPath, undo] as const]))
     .sort(([, a], [, b]) => a.startedAtMs - b.startedAtMs);
   const bars = (section: string, efforts: readonly (readonly [string, Effort, string])[]): string[] =>
     efforts.length === 0
       ? []
-      : [`  section ${section}`, ...efforts.map(([place, effort, tag]) => bar(place, effort, tag, lastMs))];
+      : [
+          `  section ${section}`,
+          ...efforts.map(([stepPath, effort, tag]) => bar(stepPath, effort, tag, lastMs)),
+        ];
   return [
     "gantt",
     `  title ${barText(`${type} ${key}, ${status}`)}`,
@@ -81,17 +84,17 @@ export function instanceTimeline({ type, key, status, state }: DrawnInstance): s
     "  axisFormat %H:%M:%S",
     ...bars(
       "Steps",
-      entries.map(([place, record]) => [place, record, ganttTag(record.status)]),
+      entries.map(([stepPath, record]) => [stepPath, record, ganttTag(record.status)]),
     ),
     ...bars(
       "Undo",
-      undone.map(([place, undo]) => [`undo ${place}`, undo, ganttTag(undo.status)]),
+      undone.map(([stepPath, undo]) => [`undo ${stepPath}`, undo, ganttTag(undo.status)]),
     ),
   ].join("\n");
 }
 
-function stepMark(place: string, record: StepRecord, beganMs: number): Mark {
-  const round = place.includes("@") ? `round ${place.slice(place.indexOf("@") + 1)}, ` : "";
+function stepMark(stepPath: string, record: StepRecord, beganMs: number): Mark {
+  const round = stepPath.includes("@") ? `round ${stepPath.slice(stepPath.indexOf("@") + 1)}, ` : "";
   return {
     note: `${round}${record.status} ${describeTimes(record, beganMs)}`,
     look: styleForStatus(record.status),
@@ -142,7 +145,7 @@ function ganttTag(status: string): string {
 
 // A step in flight is drawn up to the latest known time. Bars have a minimum width.
 function bar(
-  place: string,
+  stepPath: string,
   { startedAtMs, endedAtMs, attempt }: Effort,
   tag: string,
   lastMs: number,
@@ -151,7 +154,7 @@ function bar(
   const toMs = Math.max(fromMs + 1, Math.round(endedAtMs ?? lastMs));
   const took = endedAtMs === undefined ? "running" : durationText(endedAtMs - startedAtMs);
   const tries = attempt > 1 ? `, attempt ${attempt}` : "";
-  const name = place.replace("@", " round ");
+  const name = stepPath.replace("@", " round ");
   return `  ${barText(`${name} ${took}${tries}`)} :${tag}${fromMs}, ${toMs}`;
 }
 

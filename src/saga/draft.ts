@@ -57,8 +57,8 @@ export class Draft {
 /** Results by step name. For a repeated step the latest round wins. */
 export function collectResults({ records }: SagaState): Record<string, unknown> {
   const results: Record<string, unknown> = Object.create(null) as Record<string, unknown>;
-  for (const [place, result] of resultsInOrder(records)) {
-    const [name = "", member] = stripRound(place).split(".");
+  for (const [stepPath, result] of resultsInOrder(records)) {
+    const [name = "", member] = stripRound(stepPath).split(".");
     if (member === undefined) results[name] = result;
     else results[name] = { ...(results[name] as Record<string, Json | undefined>), [member]: result };
   }
@@ -66,10 +66,10 @@ export function collectResults({ records }: SagaState): Record<string, unknown> 
 }
 
 function resultsInOrder(records: SagaState["records"]): readonly (readonly [string, Json | undefined])[] {
-  const done = Object.keys(records).filter((place) => records[place]?.status === "completed");
-  const unit = (place: string): number => records[place]?.unit ?? 0;
+  const done = Object.keys(records).filter((stepPath) => records[stepPath]?.status === "completed");
+  const unit = (stepPath: string): number => records[stepPath]?.unit ?? 0;
   if (done.length > 1) done.sort((a, b) => unit(a) - unit(b));
-  return done.map((place) => [place, records[place]?.result]);
+  return done.map((stepPath) => [stepPath, records[stepPath]?.result]);
 }
 
 export function newEffort(nowMs: number, epoch = 1): Effort {
@@ -126,9 +126,9 @@ export function toUndoContext({ outcome, result }: StepRecord): UndoContext {
  */
 function copyState(state: SagaState): SagaState {
   const records: Record<string, StepRecord> = {};
-  for (const place of Object.keys(state.records)) {
-    const record = state.records[place];
-    if (record !== undefined) records[place] = copyRecord(record);
+  for (const stepPath of Object.keys(state.records)) {
+    const record = state.records[stepPath];
+    if (record !== undefined) records[stepPath] = copyRecord(record);
   }
   const copy: SagaState = {
     direction: state.direction,
@@ -172,7 +172,7 @@ function copyRecord(record: StepRecord): StepRecord {
 
 function copyRounds(rounds: SagaState["rounds"]): SagaState["rounds"] {
   const copy: SagaState["rounds"] = {};
-  for (const [place, round] of Object.entries(rounds)) copy[place] = { ...round };
+  for (const [stepPath, round] of Object.entries(rounds)) copy[stepPath] = { ...round };
   return copy;
 }
 

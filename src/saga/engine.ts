@@ -191,15 +191,15 @@ export class SagaEngine {
       const incident = effects.find(({ kind }) => kind === "open incident");
       const [step, error] =
         incident?.kind === "open incident"
-          ? [incident.places.join(", "), seal === undefined ? incident.error : ENCRYPTED_TEXT]
+          ? [incident.stepPaths.join(", "), seal === undefined ? incident.error : ENCRYPTED_TEXT]
           : [null, null];
       observer.emit("saga.changed", { type, id, from, to: status, step, error }, context);
     }
-    for (const place of Object.keys(state.records)) {
-      const record = state.records[place];
-      if (record === undefined || record.status === old.records[place]?.status) continue;
+    for (const stepPath of Object.keys(state.records)) {
+      const record = state.records[stepPath];
+      if (record === undefined || record.status === old.records[stepPath]?.status) continue;
       const durationMs = (record.endedAtMs ?? record.startedAtMs) - record.startedAtMs;
-      observer.emit("saga.step", { type, id, step: place, status: record.status, durationMs }, context);
+      observer.emit("saga.step", { type, id, step: stepPath, status: record.status, durationMs }, context);
     }
   }
 
@@ -249,15 +249,15 @@ export class SagaEngine {
     definition: SagaDefinition,
     before: LoadedInstance,
     decision: Decision,
-    { place, undo, epoch }: SendEffect,
+    { stepPath, undo, epoch }: SendEffect,
     thrown: unknown,
   ): Decision {
     const error = storableErrorText(thrown);
     const { state, status } = decision;
-    const effort = undo ? state.records[place]?.undo : state.records[place];
+    const effort = undo ? state.records[stepPath]?.undo : state.records[stepPath];
     const attempt = effort?.attempt ?? 1;
     const outcome = { kind: "failed", error, certain: true, permanent: true } as const;
-    const input = { kind: "worked", place, undo, epoch, attempt, outcome } as const;
+    const input = { kind: "worked", stepPath, undo, epoch, attempt, outcome } as const;
     const next = this.decide(definition, { ...before, state, status }, input);
     return {
       ...next,
@@ -294,8 +294,8 @@ function dropLargeResult(cause: Cause, { state }: LoadedInstance): Cause | undef
   if (input.kind === "child" && input.end === "completed") {
     const found = Object.entries(state.records).find(([, { ids }]) => ids.includes(input.childId));
     if (found === undefined) return undefined;
-    const [place, { epoch, attempt }] = found;
-    return { ...cause, input: { kind: "worked", place, undo: false, epoch, attempt, outcome } };
+    const [stepPath, { epoch, attempt }] = found;
+    return { ...cause, input: { kind: "worked", stepPath, undo: false, epoch, attempt, outcome } };
   }
   if ((input.kind !== "reply" && input.kind !== "worked") || input.outcome.kind !== "done") return undefined;
   return { ...cause, input: { ...input, outcome } };
@@ -376,10 +376,10 @@ async function startChild(
   tx: SagaTransaction,
   before: LoadedInstance,
   { state }: Decision,
-  { place, id, definition, input }: Extract<SagaEffect, { kind: "start child" }>,
+  { stepPath, id, definition, input }: Extract<SagaEffect, { kind: "start child" }>,
 ): Promise<void> {
   const { correlationId, traceparent } = before;
-  const parent = { id: before.id, place };
+  const parent = { id: before.id, stepPath };
   let error = "an instance of the child saga with this key exists already";
   const seed = await readSeed(definition, input).catch((thrown: unknown) => ({
     error: storableErrorText(thrown),
@@ -389,9 +389,9 @@ async function startChild(
     const origin = { id, parent, correlationId, traceparent };
     if ((await startFrom(engine, tx, definition, seed, origin)).started) return;
   }
-  const { epoch = 1, attempt = 1 } = state.records[place] ?? {};
+  const { epoch = 1, attempt = 1 } = state.records[stepPath] ?? {};
   const outcome = { kind: "failed", error, certain: true, permanent: true } as const;
-  const failed = { kind: "worked", place, undo: false, epoch, attempt, outcome } as const;
+  const failed = { kind: "worked", stepPath, undo: false, epoch, attempt, outcome } as const;
   await engine.addPendingInput(tx, before.id, engine.parts.newId(), `child:${id}`, failed, before.seal);
 }
 
@@ -400,11 +400,11 @@ async function revokeChild(
   engine: SagaEngine,
   tx: SagaTransaction,
   before: LoadedInstance,
-  { place, epoch, attempt, id }: Extract<SagaEffect, { kind: "revoke child" }>,
+  { stepPath, epoch, attempt, id }: Extract<SagaEffect, { kind: "revoke child" }>,
 ): Promise<void> {
   const { newId } = engine.parts;
   if (await engine.addPendingInput(tx, id, newId(), `parent:${before.id}`, { kind: "revoke" })) return;
   const outcome = { kind: "refused", error: `the child saga ${id} does not exist` } as const;
-  const failed = { kind: "worked", place, undo: true, epoch, attempt, outcome } as const;
+  const failed = { kind: "worked", stepPath, undo: true, epoch, attempt, outcome } as const;
   await engine.addPendingInput(tx, before.id, newId(), `child:${id}`, failed, before.seal);
 }

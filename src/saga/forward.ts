@@ -36,8 +36,8 @@ function visitNode(draft: Draft, node: Node, round: string): Progress {
   }
 }
 
-function visitStep(draft: Draft, step: StepNode, place: string, unit: () => number): Progress {
-  const record = draft.state.records[place] ?? beginStep(draft, place, step, unit());
+function visitStep(draft: Draft, step: StepNode, stepPath: string, unit: () => number): Progress {
+  const record = draft.state.records[stepPath] ?? beginStep(draft, stepPath, step, unit());
   const progress = toProgress(record);
   if (progress === "done" && (step.pivot || record.pivot === true)) draft.state.pivoted = true;
   return progress;
@@ -49,29 +49,30 @@ function toProgress({ status }: StepRecord): Progress {
 }
 
 function visitGroup(draft: Draft, group: GroupNode, round: string): Progress {
-  const places = group.members.map((step) => ({ step, place: `${group.name}.${step.name}${round}` }));
+  const stepPaths = group.members.map((step) => ({ step, stepPath: `${group.name}.${step.name}${round}` }));
   let unit: number | undefined;
   const nextUnit = (): number => (unit ??= draft.state.units += 1);
-  const progress = places.map(({ step, place }) => visitStep(draft, step, place, nextUnit));
+  const progress = stepPaths.map(({ step, stepPath }) => visitStep(draft, step, stepPath, nextUnit));
   return group.mode === "all"
-    ? visitAllGroup(draft, group, places, progress)
-    : visitAnyGroup(draft, group.name + round, places, progress);
+    ? visitAllGroup(draft, group, stepPaths, progress)
+    : visitAnyGroup(draft, group.name + round, stepPaths, progress);
 }
 
-type GroupSteps = readonly { readonly step: StepNode; readonly place: string }[];
+type GroupSteps = readonly { readonly step: StepNode; readonly stepPath: string }[];
 
 function visitAllGroup(
   draft: Draft,
   group: GroupNode,
-  places: GroupSteps,
+  stepPaths: GroupSteps,
   progress: readonly Progress[],
 ): Progress {
   if (!progress.includes("failed")) return progress.includes("waiting") ? "waiting" : "done";
   // After the pivot no step is undone, so the other members always finish.
   if (group.whenOneFails === "abandon" && !draft.state.pivoted) {
-    for (const { place, step } of places) abandon(draft, place, step, "another one of its group failed");
+    for (const { stepPath, step } of stepPaths)
+      abandon(draft, stepPath, step, "another one of its group failed");
   }
-  const waiting = places.some(({ place }) => draft.state.records[place]?.status === "in_progress");
+  const waiting = stepPaths.some(({ stepPath }) => draft.state.records[stepPath]?.status === "in_progress");
   return waiting ? "waiting" : "failed";
 }
 
@@ -79,75 +80,77 @@ function visitAllGroup(
 function visitAnyGroup(
   draft: Draft,
   group: string,
-  places: GroupSteps,
+  stepPaths: GroupSteps,
   progress: readonly Progress[],
 ): Progress {
   const { records, choices } = draft.state;
-  choices[group] ??= places.find(({ place }) => records[place]?.status === "completed")?.place ?? null;
+  choices[group] ??=
+    stepPaths.find(({ stepPath }) => records[stepPath]?.status === "completed")?.stepPath ?? null;
   const winner = choices[group];
   if (winner === null) {
     delete choices[group];
     if (progress.includes("waiting")) return "waiting";
     return progress.includes("failed") ? "failed" : "done"; // done: an operator has skipped all members
   }
-  const losers = places.filter(({ place }) => place !== winner);
-  for (const { place, step } of losers) abandon(draft, place, step, "another one of its group was first");
+  const losers = stepPaths.filter(({ stepPath }) => stepPath !== winner);
+  for (const { stepPath, step } of losers)
+    abandon(draft, stepPath, step, "another one of its group was first");
   return undoUnit(draft, losers);
 }
 
 function visitBranch(draft: Draft, branch: BranchNode, round: string): Progress {
-  const place = branch.name + round;
-  const known = draft.state.records[place];
+  const stepPath = branch.name + round;
+  const known = draft.state.records[stepPath];
   if (known !== undefined) return toProgress(known); // the choice failed, or an operator decided
-  let way = draft.state.choices[place];
+  let way = draft.state.choices[stepPath];
   if (way === undefined) {
-    const chosen = tryOrFail(draft, place, () => ({ way: branch.choose(draft.stepContext()) }))?.way;
-    if (draft.state.records[place] !== undefined) return "failed";
+    const chosen = tryOrFail(draft, stepPath, () => ({ way: branch.choose(draft.stepContext()) }))?.way;
+    if (draft.state.records[stepPath] !== undefined) return "failed";
     if (chosen === undefined || (chosen !== null && !Object.hasOwn(branch.ways, chosen))) {
-      failNode(draft, place, `there is no way "${chosen}"`);
+      failNode(draft, stepPath, `there is no way "${chosen}"`);
       return "failed";
     }
     way = chosen;
-    draft.state.choices[place] = way;
-    draft.note({ event: "noted", place, note: way === null ? "not taken" : `took "${way}"` });
+    draft.state.choices[stepPath] = way;
+    draft.note({ event: "noted", stepPath, note: way === null ? "not taken" : `took "${way}"` });
   }
   return way === null ? "done" : visitSequence(draft, branch.ways[way] ?? [], round);
 }
 
 function visitRepeat(draft: Draft, repeat: RepeatNode, round: string): Progress {
-  const place = repeat.name + round;
-  const known = draft.state.records[place];
+  const stepPath = repeat.name + round;
+  const known = draft.state.records[stepPath];
   if (known !== undefined) return toProgress(known); // the repetition failed, or an operator decided
-  const rounds = (draft.state.rounds[place] ??= { round: 1, over: false });
+  const rounds = (draft.state.rounds[stepPath] ??= { round: 1, over: false });
   while (!rounds.over) {
     const progress = visitSequence(draft, repeat.body, `${round === "" ? "@" : `${round}.`}${rounds.round}`);
     if (progress !== "done") return progress;
-    const over = tryOrFail(draft, place, () => Boolean(repeat.until(draft.stepContext())));
+    const over = tryOrFail(draft, stepPath, () => Boolean(repeat.until(draft.stepContext())));
     if (over === undefined) return "failed";
     if (over) rounds.over = true;
     else if (rounds.round >= repeat.maxRounds) {
       rounds.spent = true;
-      failNode(draft, place, `it was not over after ${repeat.maxRounds} rounds`);
+      failNode(draft, stepPath, `it was not over after ${repeat.maxRounds} rounds`);
       return "failed";
     } else rounds.round += 1;
   }
   return "done";
 }
 
-function tryOrFail<T>(draft: Draft, place: string, work: () => T): T | undefined {
+function tryOrFail<T>(draft: Draft, stepPath: string, work: () => T): T | undefined {
   try {
     return work();
   } catch (thrown) {
-    failNode(draft, place, `its own function failed: ${storableErrorText(thrown)}`);
+    failNode(draft, stepPath, `its own function failed: ${storableErrorText(thrown)}`);
     return undefined;
   }
 }
 
 // A branch whose choice throws fails like a step, so that it appears in the history and can be retried.
-function failNode(draft: Draft, place: string, error: string): void {
+function failNode(draft: Draft, stepPath: string, error: string): void {
   const unit = (draft.state.units += 1);
   const record = newRecord(draft.nowMs, "failed", unit);
   record.outcome = "not_done";
-  draft.state.records[place] = record;
-  failStep(draft, place, record, error);
+  draft.state.records[stepPath] = record;
+  failStep(draft, stepPath, record, error);
 }

@@ -27,10 +27,10 @@ export type SagaInput =
   /** Time has passed. `claims`: how many workers claimed the instance without settling it. */
   | { readonly kind: "tick"; readonly claims?: number }
   | { readonly kind: "reply"; readonly requestId: string; readonly outcome: WorkOutcome }
-  /** A local step or undo has ended. `place` is its step path. */
+  /** A local step or undo has ended. `stepPath` is its step path. */
   | {
       readonly kind: "worked";
-      readonly place: string;
+      readonly stepPath: string;
       readonly undo: boolean;
       readonly epoch: number;
       readonly attempt: number;
@@ -54,6 +54,6 @@ export type SagaInput =
   | { readonly kind: "revoke" }
   | { readonly kind: "compensate"; readonly by: Operator }
   | { readonly kind: "cancel"; readonly by: Operator }
-  | { readonly kind: "retry"; readonly place?: string; readonly by: Operator }
-  | { readonly kind: "skip"; readonly place: string; readonly by: Operator }
-  | { readonly kind: "settle"; readonly place: string; readonly result?: Json; readonly by: Operator };
+  | { readonly kind: "retry"; readonly stepPath?: string; readonly by: Operator }
+  | { readonly kind: "skip"; readonly stepPath: string; readonly by: Operator }
+  | { readonly kind: "settle"; readonly stepPath: string; readonly result?: Json; readonly by: Operator };

@@ -211,8 +211,8 @@ export class InstanceHandle {
     await database.run(engine.sql.release, [this.#instance.id, worker]);
   }
 
-  toCause({ place, undo, epoch, attempt }: LocalWork, outcome: WorkOutcome): Cause {
-    const input: SagaInput = { kind: "worked", place, undo, epoch, attempt, outcome };
+  toCause({ stepPath, undo, epoch, attempt }: LocalWork, outcome: WorkOutcome): Cause {
+    const input: SagaInput = { kind: "worked", stepPath, undo, epoch, attempt, outcome };
     return { cause: `worker:${this.#parts.worker}`, input };
   }
 
@@ -247,8 +247,8 @@ export class InstanceHandle {
   }
 }
 
-export function workName({ place, undo, epoch, attempt }: LocalWork): string {
-  return `${place} ${undo ? "undo" : "do"} ${epoch}.${attempt}`;
+export function workName({ stepPath, undo, epoch, attempt }: LocalWork): string {
+  return `${stepPath} ${undo ? "undo" : "do"} ${epoch}.${attempt}`;
 }
 
 // If the state is too large, the caller falls back to a transaction, which drops the result.

@@ -273,7 +273,7 @@ export class InstanceTask {
   #abortUnneeded(): void {
     const { records } = this.#handle.instance.state;
     for (const { work, cancellation } of this.#running.values()) {
-      const reason = abortReason(this.#claim, records[work.place], work.undo);
+      const reason = abortReason(this.#claim, records[work.stepPath], work.undo);
       if (reason !== undefined) cancellation.cancel(new Error(reason));
     }
   }

@@ -55,8 +55,8 @@ export class Cancellation {
 }
 
 /** The idempotency key of a step for external services. All attempts and the undo share it. */
-export function stepIdempotencyKey(sagaId: string, place: string): string {
-  return `${sagaId}:${place}`;
+export function stepIdempotencyKey(sagaId: string, stepPath: string): string {
+  return `${sagaId}:${stepPath}`;
 }
 
 function toStepContext({ id, input, state }: LoadedInstance): StepContext {
@@ -95,7 +95,7 @@ function toMessageContext({ id, correlationId, traceparent }: LoadedInstance): M
 }
 
 function callStep(
-  { step, place, undo, record, attempt }: LocalWork,
+  { step, stepPath, undo, record, attempt }: LocalWork,
   { id, input, state }: LoadedInstance,
   cancellation: Cancellation,
 ): unknown {
@@ -103,7 +103,7 @@ function callStep(
     input,
     steps: collectResults(state),
     sagaId: id,
-    idempotencyKey: stepIdempotencyKey(id, place),
+    idempotencyKey: stepIdempotencyKey(id, stepPath),
     get signal() {
       return cancellation.signal;
     },

@@ -13,21 +13,22 @@ export function findMismatches(
   { records, choices, rounds }: SagaState,
 ): Record<string, string> | undefined {
   let found: Record<string, string> | undefined;
-  const check = (place: string, why: string | undefined): void => {
-    if (why !== undefined) (found ??= {})[place] = why;
+  const check = (stepPath: string, why: string | undefined): void => {
+    if (why !== undefined) (found ??= {})[stepPath] = why;
   };
-  for (const place of Object.keys(records)) {
-    const record = records[place];
-    if (record !== undefined) check(place, recordMismatch(definition, place, record));
+  for (const stepPath of Object.keys(records)) {
+    const record = records[stepPath];
+    if (record !== undefined) check(stepPath, recordMismatch(definition, stepPath, record));
   }
   // A record at the path of a branch or a repetition is an operator's decision about it.
-  for (const place of Object.keys(choices)) {
-    if (records[place] === undefined) check(place, choiceMismatch(definition, place, choices[place] ?? null));
+  for (const stepPath of Object.keys(choices)) {
+    if (records[stepPath] === undefined)
+      check(stepPath, choiceMismatch(definition, stepPath, choices[stepPath] ?? null));
   }
-  for (const place of Object.keys(rounds)) {
-    if (records[place] !== undefined || rounds[place]?.over === true) continue;
-    if (nodeAt(definition, place)?.kind !== "repeat") {
-      check(place, `the definition has no repetition "${stripRound(place)}"`);
+  for (const stepPath of Object.keys(rounds)) {
+    if (records[stepPath] !== undefined || rounds[stepPath]?.over === true) continue;
+    if (nodeAt(definition, stepPath)?.kind !== "repeat") {
+      check(stepPath, `the definition has no repetition "${stripRound(stepPath)}"`);
     }
   }
   return found;
@@ -36,27 +37,27 @@ export function findMismatches(
 /** Why this definition cannot continue a record. Undefined if it can, or if the record has no effect. */
 export function recordMismatch(
   definition: SagaDefinition,
-  place: string,
+  stepPath: string,
   record: StepRecord,
 ): string | undefined {
   if (!hasEffect(record)) return undefined;
-  const node = nodeAt(definition, place);
+  const node = nodeAt(definition, stepPath);
   if (node?.kind === "step") return record.status === "in_progress" ? kindMismatch(record, node) : undefined;
   const isChoice = node?.kind === "branch" || node?.kind === "repeat";
-  return isChoice && isOfChoice(record) ? undefined : missingStep(place);
+  return isChoice && isOfChoice(record) ? undefined : missingStep(stepPath);
 }
 
-function missingStep(place: string): string {
-  return `the definition has no step "${stripRound(place)}"`;
+function missingStep(stepPath: string): string {
+  return `the definition has no step "${stripRound(stepPath)}"`;
 }
 
 /** Why this definition cannot undo a step. Undefined if it can. */
 export function undoMismatch(
-  place: string,
+  stepPath: string,
   step: StepNode | undefined,
   record: StepRecord,
 ): string | undefined {
-  if (step === undefined) return missingStep(place);
+  if (step === undefined) return missingStep(stepPath);
   if (step.undo === null || step.undo.kind === "none") return "the definition has no undo for it";
   // An undo in flight may have happened already. An undo of another kind cannot detect that and would undo twice.
   const { status, kind = step.undo.kind } = record.undo ?? {};
@@ -85,9 +86,9 @@ export function hasEffect({ status, outcome }: StepRecord): boolean {
 }
 
 /** Whether the definition must be able to continue or undo a record. False with an incident: an operator decides. */
-export function needsDefinition({ records, mismatches }: SagaState, place: string): boolean {
-  const record = records[place];
-  if (record === undefined || mismatches?.[place] !== undefined || record.undo?.status === "failed")
+export function needsDefinition({ records, mismatches }: SagaState, stepPath: string): boolean {
+  const record = records[stepPath];
+  if (record === undefined || mismatches?.[stepPath] !== undefined || record.undo?.status === "failed")
     return false;
   return hasEffect(record);
 }
@@ -116,9 +117,15 @@ function isOfChoice({ status, ids, undo, kind }: StepRecord): boolean {
   return kind === undefined && status !== "in_progress" && ids.length === 0 && undo === undefined;
 }
 
-function choiceMismatch(definition: SagaDefinition, place: string, way: string | null): string | undefined {
-  const node = nodeAt(definition, place);
+function choiceMismatch(
+  definition: SagaDefinition,
+  stepPath: string,
+  way: string | null,
+): string | undefined {
+  const node = nodeAt(definition, stepPath);
   if (way === null || node?.kind === "group") return undefined;
-  if (node?.kind !== "branch") return `the definition has no choice "${stripRound(place)}"`;
-  return Object.hasOwn(node.ways, way) ? undefined : `the choice "${stripRound(place)}" has no way "${way}"`;
+  if (node?.kind !== "branch") return `the definition has no choice "${stripRound(stepPath)}"`;
+  return Object.hasOwn(node.ways, way)
+    ? undefined
+    : `the choice "${stripRound(stepPath)}" has no way "${way}"`;
 }

@@ -14,8 +14,8 @@ export function startCompensation(draft: Draft, cause: string): void {
   draft.state.cause = cause;
   draft.state.mismatches = undefined;
   draft.note({ event: "noted", note: cause });
-  for (const place of Object.keys(draft.state.records)) {
-    abandon(draft, place, stepAt(draft.definition, place), cause);
+  for (const stepPath of Object.keys(draft.state.records)) {
+    abandon(draft, stepPath, stepAt(draft.definition, stepPath), cause);
   }
 }
 
@@ -37,8 +37,8 @@ export function whyNotCompensate(draft: Draft, evenCompleted: boolean): IgnoreRe
 // While the outcome of the pivot is unknown, neither compensating nor continuing is safe.
 export function pivotMayHaveHappened({ definition, state }: Draft): boolean {
   return Object.entries(state.records).some(
-    ([place, { status, outcome, pivot }]) =>
-      (pivot === true || stepAt(definition, place)?.pivot === true) &&
+    ([stepPath, { status, outcome, pivot }]) =>
+      (pivot === true || stepAt(definition, stepPath)?.pivot === true) &&
       (status === "in_progress" || (status === "failed" && outcome === "unknown")),
   );
 }
@@ -46,17 +46,19 @@ export function pivotMayHaveHappened({ definition, state }: Draft): boolean {
 /** Applies an operator's decision about steps that have failed permanently. */
 export function applyOperatorDecision(draft: Draft, input: OperatorDecision): IgnoreReason {
   const chosen = findStuckSteps(draft.state).filter(
-    (place) => input.place === undefined || input.place === place,
+    (stepPath) => input.stepPath === undefined || input.stepPath === stepPath,
   );
   if (chosen.length === 0) {
-    return input.place === undefined ? "no step of it has failed" : `step "${input.place}" has not failed`;
+    return input.stepPath === undefined
+      ? "no step of it has failed"
+      : `step "${input.stepPath}" has not failed`;
   }
-  const refusals = chosen.map((place) => findRefusal(draft, place, input.kind));
+  const refusals = chosen.map((stepPath) => findRefusal(draft, stepPath, input.kind));
   if (refusals.every((why) => why !== undefined)) return refusals[0];
-  for (const [index, place] of chosen.entries()) {
+  for (const [index, stepPath] of chosen.entries()) {
     if (refusals[index] !== undefined) continue;
-    draft.note({ event: "noted", place, note: `${input.kind} by ${input.by.actor}: ${input.by.reason}` });
-    carryOutDecision(draft, place, input);
+    draft.note({ event: "noted", stepPath, note: `${input.kind} by ${input.by.actor}: ${input.by.reason}` });
+    carryOutDecision(draft, stepPath, input);
   }
   return undefined;
 }
@@ -64,26 +66,27 @@ export function applyOperatorDecision(draft: Draft, input: OperatorDecision): Ig
 // A step that the definition lacks can neither be retried nor settled: the definition has no next step for it.
 function findRefusal(
   { definition, state }: Draft,
-  place: string,
+  stepPath: string,
   kind: OperatorDecision["kind"],
 ): IgnoreReason {
-  const isForward = state.mismatches?.[place] !== undefined;
+  const isForward = state.mismatches?.[stepPath] !== undefined;
   if (kind === "skip" || (kind === "settle" && !isForward)) return undefined;
   const why = isForward
-    ? findMismatches(definition, state)?.[place]
-    : retryMismatch(definition, place, state.records[place]);
-  if (why === undefined || (kind === "settle" && nodeAt(definition, place) !== undefined)) return undefined;
+    ? findMismatches(definition, state)?.[stepPath]
+    : retryMismatch(definition, stepPath, state.records[stepPath]);
+  if (why === undefined || (kind === "settle" && nodeAt(definition, stepPath) !== undefined))
+    return undefined;
   return `${why}. Deploy the definition that has it and retry, or skip it`;
 }
 
 function retryMismatch(
   definition: SagaDefinition,
-  place: string,
+  stepPath: string,
   record: StepRecord | undefined,
 ): string | undefined {
   if (record === undefined) return undefined;
-  const step = stepAt(definition, place);
-  if (record.undo?.status === "failed") return undoMismatch(place, step, record);
+  const step = stepAt(definition, stepPath);
+  if (record.undo?.status === "failed") return undoMismatch(stepPath, step, record);
   // A step that may have happened is not retried as another kind, which could not detect the first effect.
   return step === undefined || record.outcome !== "unknown" ? undefined : kindChange(record, step);
 }
@@ -91,27 +94,27 @@ function retryMismatch(
 /** Step paths that wait for an operator: definition mismatches if there are any, else permanently failed steps and undos. */
 export function findStuckSteps(state: SagaState): string[] {
   if (state.mismatches !== undefined) return Object.keys(state.mismatches);
-  const isStuck = (place: string, { status, undo }: StepRecord): boolean => {
+  const isStuck = (stepPath: string, { status, undo }: StepRecord): boolean => {
     if (undo?.status === "failed") return true;
-    return state.direction === "forward" && status === "failed" && !hasLostRace(state, place);
+    return state.direction === "forward" && status === "failed" && !hasLostRace(state, stepPath);
   };
-  return Object.keys(state.records).filter((place) => {
-    const record = state.records[place];
-    return record !== undefined && isStuck(place, record);
+  return Object.keys(state.records).filter((stepPath) => {
+    const record = state.records[stepPath];
+    return record !== undefined && isStuck(stepPath, record);
   });
 }
 
-function carryOutDecision(draft: Draft, place: string, input: OperatorDecision): void {
+function carryOutDecision(draft: Draft, stepPath: string, input: OperatorDecision): void {
   const { state, nowMs } = draft;
-  if (input.kind === "retry" && state.mismatches?.[place] !== undefined) return; // the record fits the definition again and continues
+  if (input.kind === "retry" && state.mismatches?.[stepPath] !== undefined) return; // the record fits the definition again and continues
   // A branch has no record before an operator decides about it.
-  const record = (state.records[place] ??= newRecord(nowMs, "failed", (state.units += 1)));
+  const record = (state.records[stepPath] ??= newRecord(nowMs, "failed", (state.units += 1)));
   const undoing = record.undo?.status === "failed";
   switch (input.kind) {
     case "retry": {
-      const step = stepAt(draft.definition, place);
-      if (step !== undefined) reopen(draft, place, step, record);
-      else forgetChoice(draft, place);
+      const step = stepAt(draft.definition, stepPath);
+      if (step !== undefined) reopen(draft, stepPath, step, record);
+      else forgetChoice(draft, stepPath);
       return;
     }
     case "skip":
@@ -122,16 +125,16 @@ function carryOutDecision(draft: Draft, place: string, input: OperatorDecision):
       record.status = "skipped";
       return;
     case "settle":
-      if (undoing) completeUndo(draft, place, record);
-      else completeStep(draft, place, record, input.result);
+      if (undoing) completeUndo(draft, stepPath, record);
+      else completeStep(draft, stepPath, record, input.result);
   }
 }
 
 // A failed branch chooses again. A repetition that used up its rounds gets one more.
-function forgetChoice(draft: Draft, place: string): void {
-  delete draft.state.records[place];
-  delete draft.state.choices[place];
-  const rounds = draft.state.rounds[place];
+function forgetChoice(draft: Draft, stepPath: string): void {
+  delete draft.state.records[stepPath];
+  delete draft.state.choices[stepPath];
+  const rounds = draft.state.rounds[stepPath];
   if (rounds?.spent !== true) return;
   rounds.spent = undefined;
   rounds.round += 1;

@@ -16,7 +16,7 @@ const vault = (found: SubjectCipher | UnreadableReason): SagaVault => ({
 const tx: Queryable = { run: () => Promise.reject(new Error("nothing is asked here")) };
 const by = { actor: "clerk", reason: "asked" };
 const erased = { $erased: true };
-const work = { kind: "worked", place: "pay", undo: false, epoch: 1, attempt: 2 } as const;
+const work = { kind: "worked", stepPath: "pay", undo: false, epoch: 1, attempt: 2 } as const;
 
 const inputs: [SagaInput, SagaInput][] = [
   [
@@ -40,8 +40,8 @@ const inputs: [SagaInput, SagaInput][] = [
     { kind: "event", id: "e", type: "t", data: erased },
   ],
   [
-    { kind: "settle", place: "pay", result: "Bob", by },
-    { kind: "settle", place: "pay", result: erased, by },
+    { kind: "settle", stepPath: "pay", result: "Bob", by },
+    { kind: "settle", stepPath: "pay", result: erased, by },
   ],
 ];
 

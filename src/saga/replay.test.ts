@@ -200,8 +200,8 @@ test("F8: an open instance whose step lost its undo is stuck; one that ended div
   expect(replay(free, { ...waiting, turns: [] })).toEqual({ verdict: "stuck", step: "charge", why });
   const ended: RecordedSaga = { ...waiting, status: "completed" };
   expect(replay(free, ended)).toMatchObject({ verdict: "diverges", step: "charge" });
-  const records = Object.entries(waiting.state.records).map(([place, record]) => [
-    place,
+  const records = Object.entries(waiting.state.records).map(([stepPath, record]) => [
+    stepPath,
     { ...record, kind: undefined, undoable: undefined },
   ]);
   const state = { ...waiting.state, records: Object.fromEntries(records) as typeof waiting.state.records };

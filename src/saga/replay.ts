@@ -76,21 +76,21 @@ function lostStep(
   definition: SagaDefinition,
   state: SagaState,
 ): { readonly step: string; readonly why: string } | undefined {
-  const undoes = (place: string, record: StepRecord): string | undefined =>
-    undoMismatch(place, stepAt(definition, place), record);
+  const undoes = (stepPath: string, record: StepRecord): string | undefined =>
+    undoMismatch(stepPath, stepAt(definition, stepPath), record);
   const records = Object.entries(state.records);
-  for (const [place, record] of records) {
+  for (const [stepPath, record] of records) {
     if (record.undo?.status !== "in_progress" && record.undo?.status !== "failed") continue;
-    const why = undoes(place, record);
-    if (why !== undefined) return { step: place, why: `it is being undone, and ${why}` };
+    const why = undoes(stepPath, record);
+    if (why !== undefined) return { step: stepPath, why: `it is being undone, and ${why}` };
   }
   const [first] = Object.entries(findMismatches(definition, state) ?? {});
   if (first !== undefined) return { step: first[0], why: first[1] };
   if (state.pivoted) return undefined;
-  for (const [place, record] of records) {
+  for (const [stepPath, record] of records) {
     if (record.undoable !== true || record.undo !== undefined || !hasEffect(record)) continue;
-    const why = undoes(place, record);
-    if (why !== undefined) return { step: place, why: `it could not be undone: ${why}` };
+    const why = undoes(stepPath, record);
+    if (why !== undefined) return { step: stepPath, why: `it could not be undone: ${why}` };
   }
   return undefined;
 }
@@ -139,9 +139,9 @@ function turnDifference(
   { lines, input }: RecordedTurn,
 ): Difference | undefined {
   if (ignored !== undefined) return { step: null, why: `"${input.kind}" would not be used: ${ignored}` };
-  const now = listHistoryLines(changes).map(({ event, place, from, to }) => ({
+  const now = listHistoryLines(changes).map(({ event, stepPath, from, to }) => ({
     event,
-    step: place ?? null,
+    step: stepPath ?? null,
     from: from ?? null,
     to: to ?? null,
   }));
@@ -181,7 +181,7 @@ function replayNextStep(definition: SagaDefinition, recorded: RecordedSaga): Rep
   if (ignored !== undefined || first === undefined) return { verdict: "same" };
   const now = {
     event: first.event,
-    step: first.place ?? null,
+    step: first.stepPath ?? null,
     from: first.from ?? null,
     to: first.to ?? null,
   };
@@ -199,13 +199,13 @@ function firstDifference(
   then: SagaState,
   now: SagaState,
 ): { readonly step: string | null; readonly why: string } | undefined {
-  const places = new Set([...Object.keys(then.records), ...Object.keys(now.records)]);
-  for (const place of places) {
-    const [before, after] = [then.records[place], now.records[place]];
+  const stepPaths = new Set([...Object.keys(then.records), ...Object.keys(now.records)]);
+  for (const stepPath of stepPaths) {
+    const [before, after] = [then.records[stepPath], now.records[stepPath]];
     const why =
       findDifference(summarizeRecord(before), summarizeRecord(after)) ??
       (before?.kind === undefined ? undefined : findDifference(definitionOf(before), definitionOf(after)));
-    if (why !== undefined) return { step: place, why };
+    if (why !== undefined) return { step: stepPath, why };
   }
   const why = findDifference(summarizeState(then), summarizeState(now));
   return why === undefined ? undefined : { step: null, why };

@@ -72,7 +72,7 @@ function toLoadedInstance(row: InstanceRow, seal?: SubjectCipher): LoadedInstanc
     version: row.version,
     traceparent: row.traceparent,
     correlationId: row.message_correlation_id,
-    parent: row.parent_id === null ? null : { id: row.parent_id, place: row.parent_step ?? "" },
+    parent: row.parent_id === null ? null : { id: row.parent_id, stepPath: row.parent_step ?? "" },
     claims: row.claims,
     nowMs: Number(row.now_ms),
   };
@@ -113,7 +113,7 @@ export function insertParams(before: LoadedInstance, birth: Birth, { plain, part
     traceparent,
     correlationId,
     parent?.id ?? null,
-    parent?.place ?? null,
+    parent?.stepPath ?? null,
     claim?.worker ?? null,
     claim?.leaseMs ?? null,
     seal?.subject ?? null,

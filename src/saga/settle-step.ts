@@ -10,22 +10,22 @@ import { kindMismatch } from "./mismatch.ts";
 export type IgnoreReason = string | undefined;
 
 /** Applies the outcome of a step, also if it arrives after the step was given up. */
-export function settleStep(draft: Draft, place: string, outcome: WorkOutcome): IgnoreReason {
-  const record = draft.state.records[place];
+export function settleStep(draft: Draft, stepPath: string, outcome: WorkOutcome): IgnoreReason {
+  const record = draft.state.records[stepPath];
   if (record === undefined) return "this step has not begun";
-  const step = stepAt(draft.definition, place);
-  if (record.status !== "in_progress") return settleLate(draft, place, step, record, outcome);
+  const step = stepAt(draft.definition, stepPath);
+  if (record.status !== "in_progress") return settleLate(draft, stepPath, step, record, outcome);
   switch (outcome.kind) {
     case "done":
-      completeStep(draft, place, record, outcome.result);
+      completeStep(draft, stepPath, record, outcome.result);
       return undefined;
     case "refused":
       // A refusal says nothing about an earlier attempt, which may have had an effect.
       if (record.outcome !== "unknown") record.outcome = "not_done";
-      failStep(draft, place, record, outcome.error);
+      failStep(draft, stepPath, record, outcome.error);
       return undefined;
     default:
-      tryAgainOrFail(draft, place, step, record, outcome);
+      tryAgainOrFail(draft, stepPath, step, record, outcome);
       return undefined;
   }
 }
@@ -34,7 +34,7 @@ type Failure = Extract<WorkOutcome, { kind: "failed" | "unknown" }>;
 
 function tryAgainOrFail(
   draft: Draft,
-  place: string,
+  stepPath: string,
   step: StepNode | undefined,
   record: StepRecord,
   failure: Failure,
@@ -45,11 +45,11 @@ function tryAgainOrFail(
   const isWanted = draft.state.direction === "forward" && record.abandoned === undefined;
   const permanent = failure.kind === "failed" && failure.permanent === true;
   if (!isWanted || permanent || step === undefined || record.attempt >= step.retry.maxAttempts) {
-    failStep(draft, place, record, failure.error);
+    failStep(draft, stepPath, record, failure.error);
     return;
   }
   waitForNextTry(draft, step, record, { undo: false, error: failure.error });
-  draft.note({ event: "failed", place, from: "in_progress", to: "in_progress", note: failure.error });
+  draft.note({ event: "failed", stepPath, from: "in_progress", to: "in_progress", note: failure.error });
 }
 
 function waitForNextTry(
@@ -67,7 +67,7 @@ function waitForNextTry(
 // A success after the step was given up is undone. If the undo has ended already, it runs once more.
 function settleLate(
   draft: Draft,
-  place: string,
+  stepPath: string,
   step: StepNode | undefined,
   record: StepRecord,
   outcome: WorkOutcome,
@@ -75,55 +75,55 @@ function settleLate(
   if (outcome.kind !== "done") return "its outcome had been decided before";
   if (record.status === "completed") return "it was known to be done";
   if (record.status === "skipped") return "an operator has decided about it";
-  if (isParked(draft, place, record)) {
-    completeStep(draft, place, record, outcome.result); // the parked instance waits for this outcome
+  if (isParked(draft, stepPath, record)) {
+    completeStep(draft, stepPath, record, outcome.result); // the parked instance waits for this outcome
     return undefined;
   }
   if (record.outcome === "done") return "it was known to be done";
   record.outcome = "done";
   record.result = outcome.result;
-  draft.note({ event: "noted", place, note: "a late success" });
-  if (needsUndo(draft, record, step)) undoOnceMore(draft, place, step, record);
+  draft.note({ event: "noted", stepPath, note: "a late success" });
+  if (needsUndo(draft, record, step)) undoOnceMore(draft, stepPath, step, record);
   return undefined;
 }
 
-function isParked({ state, status }: Draft, place: string, record: StepRecord): boolean {
+function isParked({ state, status }: Draft, stepPath: string, record: StepRecord): boolean {
   const parked = status === "failed" && state.direction === "forward" && record.status === "failed";
-  return parked && !hasLostRace(state, place);
+  return parked && !hasLostRace(state, stepPath);
 }
 
 // An undo that ran before the late success may have found nothing to undo, so it runs again. An undo that failed is
 // retried as well: the late success shows that the consumer replies again.
-function undoOnceMore(draft: Draft, place: string, step: StepNode | undefined, record: StepRecord): void {
+function undoOnceMore(draft: Draft, stepPath: string, step: StepNode | undefined, record: StepRecord): void {
   const { undo } = record;
   if (undo === undefined || undo.status === "settled") return;
   const { ids, epoch } = undo;
   const countsFrom = { epoch: epoch + 1, ids: ids.length };
   record.undo = { ...newEffort(draft.nowMs, epoch + 1), ids, status: "in_progress", countsFrom };
   record.status = "compensating";
-  tryUndo(draft, place, step, record);
+  tryUndo(draft, stepPath, step, record);
 }
 
 /** Applies the outcome of an undo. */
-export function settleUndo(draft: Draft, place: string, outcome: WorkOutcome): IgnoreReason {
-  const record = draft.state.records[place];
-  const step = stepAt(draft.definition, place);
+export function settleUndo(draft: Draft, stepPath: string, outcome: WorkOutcome): IgnoreReason {
+  const record = draft.state.records[stepPath];
+  const step = stepAt(draft.definition, stepPath);
   const undo = record?.undo;
   if (record === undefined || undo === undefined) return "this step is not being undone";
   if (undo.status === "done" || undo.status === "settled") return "it was known to be undone";
   if (outcome.kind === "done") {
-    completeUndo(draft, place, record);
+    completeUndo(draft, stepPath, record);
     return undefined;
   }
   if (undo.status === "failed") return "its undo had been given up before";
   const permanent = outcome.kind === "refused" || (outcome.kind === "failed" && outcome.permanent === true);
   if (permanent || step === undefined || undo.attempt >= step.undoRetry.maxAttempts) {
-    failUndo(draft, place, record, outcome.error);
+    failUndo(draft, stepPath, record, outcome.error);
   } else {
     waitForNextTry(draft, step, undo, { undo: true, error: outcome.error });
     draft.note({
       event: "failed",
-      place,
+      stepPath,
       from: "compensating",
       to: "compensating",
       note: outcome.error,
@@ -134,14 +134,14 @@ export function settleUndo(draft: Draft, place: string, outcome: WorkOutcome): I
 
 /** Applies a reply to the step or undo that sent the command with this id. */
 export function settleReply(draft: Draft, requestId: string, outcome: WorkOutcome): IgnoreReason {
-  for (const [place, record] of Object.entries(draft.state.records)) {
+  for (const [stepPath, record] of Object.entries(draft.state.records)) {
     const { undo } = record;
     if (record.ids.includes(requestId)) {
-      return checkReplaced(record, requestId, outcome) ?? settleStep(draft, place, outcome);
+      return checkReplaced(record, requestId, outcome) ?? settleStep(draft, stepPath, outcome);
     }
     if (undo?.ids.includes(requestId) !== true) continue;
     if (undo.ids.indexOf(requestId) < (undo.countsFrom?.ids ?? 0)) return TOO_EARLY;
-    return checkReplaced(undo, requestId, outcome) ?? settleUndo(draft, place, outcome);
+    return checkReplaced(undo, requestId, outcome) ?? settleUndo(draft, stepPath, outcome);
   }
   return "no step of this saga sent that command";
 }
@@ -158,60 +158,60 @@ function checkReplaced({ ids, nextAtMs }: Effort, requestId: string, outcome: Wo
 
 /** Applies timers that are due: timeouts and retries. */
 export function applyDueTimers(draft: Draft): void {
-  for (const [place, record] of Object.entries(draft.state.records)) {
-    const step = stepAt(draft.definition, place);
+  for (const [stepPath, record] of Object.entries(draft.state.records)) {
+    const step = stepAt(draft.definition, stepPath);
     if (step === undefined) continue; // such an instance is parked, or its undo fails for good
     if (record.status === "in_progress") {
-      if (kindMismatch(record, step) === undefined) applyStepTimeout(draft, place, step, record);
-    } else if (record.undo?.status === "in_progress") applyUndoTimeout(draft, place, step, record);
+      if (kindMismatch(record, step) === undefined) applyStepTimeout(draft, stepPath, step, record);
+    } else if (record.undo?.status === "in_progress") applyUndoTimeout(draft, stepPath, step, record);
   }
 }
 
-function applyStepTimeout(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+function applyStepTimeout(draft: Draft, stepPath: string, step: StepNode, record: StepRecord): void {
   const { nowMs } = draft;
   const local = step.work.kind === "run" || step.work.kind === "tx";
   if (record.nextAtMs !== undefined && record.nextAtMs <= nowMs && !local) {
     const note = `try ${record.attempt}`;
-    draft.note({ event: "step_executed", place, from: "in_progress", to: "in_progress", note });
-    tryStep(draft, place, step, record);
+    draft.note({ event: "step_executed", stepPath, from: "in_progress", to: "in_progress", note });
+    tryStep(draft, stepPath, step, record);
     return;
   }
   if (record.dueAtMs === undefined || record.dueAtMs > nowMs) return;
-  if (step.work.kind === "delay") return completeStep(draft, place, record);
-  if (step.work.kind === "wait") return applyWaitTimeout(draft, place, step, record);
+  if (step.work.kind === "delay") return completeStep(draft, stepPath, record);
+  if (step.work.kind === "wait") return applyWaitTimeout(draft, stepPath, step, record);
   const error = `no answer within ${step.timeoutMs ?? 0} ms`;
-  tryAgainOrFail(draft, place, step, record, { kind: "unknown", error });
+  tryAgainOrFail(draft, stepPath, step, record, { kind: "unknown", error });
 }
 
-function applyWaitTimeout(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+function applyWaitTimeout(draft: Draft, stepPath: string, step: StepNode, record: StepRecord): void {
   if (step.work.kind === "wait" && step.work.onTimeout === "continue") {
-    completeStep(draft, place, record, null);
+    completeStep(draft, stepPath, record, null);
     return;
   }
   record.outcome = "not_done";
-  failStep(draft, place, record, `nothing came within ${step.timeoutMs ?? 0} ms`);
+  failStep(draft, stepPath, record, `nothing came within ${step.timeoutMs ?? 0} ms`);
 }
 
-function applyUndoTimeout(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+function applyUndoTimeout(draft: Draft, stepPath: string, step: StepNode, record: StepRecord): void {
   const { undo } = record;
   if (undo === undefined) return;
   const local = step.undo?.kind === "run" || step.undo?.kind === "tx";
   if (undo.nextAtMs !== undefined && undo.nextAtMs <= draft.nowMs) {
     if (local) return;
     const note = `try ${undo.attempt}`;
-    draft.note({ event: "compensated", place, from: "compensating", to: "compensating", note });
-    tryUndo(draft, place, step, record);
+    draft.note({ event: "compensated", stepPath, from: "compensating", to: "compensating", note });
+    tryUndo(draft, stepPath, step, record);
   } else if (undo.dueAtMs !== undefined && undo.dueAtMs <= draft.nowMs) {
-    settleUndo(draft, place, { kind: "unknown", error: "no answer to its undo in time" });
+    settleUndo(draft, stepPath, { kind: "unknown", error: "no answer to its undo in time" });
   }
 }
 
 /** Reopens a failed step or undo for another attempt. */
-export function reopen(draft: Draft, place: string, step: StepNode, record: StepRecord): void {
+export function reopen(draft: Draft, stepPath: string, step: StepNode, record: StepRecord): void {
   if (record.undo?.status === "failed") {
     const { epoch, ids, countsFrom } = record.undo;
     record.undo = { ...newEffort(draft.nowMs, epoch + 1), ids, status: "in_progress", countsFrom };
-    tryUndo(draft, place, step, record);
+    tryUndo(draft, stepPath, step, record);
     return;
   }
   // The step had no effect, so only the current definition counts.
@@ -226,5 +226,5 @@ export function reopen(draft: Draft, place: string, step: StepNode, record: Step
   record.abandoned = undefined;
   record.epoch += 1;
   record.attempt = 1;
-  tryStep(draft, place, step, record);
+  tryStep(draft, stepPath, step, record);
 }

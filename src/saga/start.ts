@@ -30,7 +30,7 @@ export interface LocalRunner {
 interface Origin {
   readonly taker?: LocalRunner;
   readonly id?: string;
-  readonly parent?: { readonly id: string; readonly place: string };
+  readonly parent?: { readonly id: string; readonly stepPath: string };
   readonly correlationId?: string;
   readonly traceparent?: string;
 }
@@ -222,13 +222,13 @@ function traceOptions({ correlationId, traceparent }: Origin): {
 
 function checkInput(definition: SagaDefinition, outcome: StandardSchemaV1.Result<unknown>): Json {
   if (outcome.issues === undefined) return outcome.value as Json;
-  const places = outcome.issues.map(({ path, message }) => {
+  const problems = outcome.issues.map(({ path, message }) => {
     const where = (path ?? []).map((part) => (typeof part === "object" ? part.key : part)).join(".");
     return where === "" ? message : `${where}: ${message}`;
   });
   throw new SagaboxError(
     "PAYLOAD_INVALID",
-    `The input of saga "${definition.name}" does not match its schema: ${places.join("; ").slice(0, 1_000)}`,
+    `The input of saga "${definition.name}" does not match its schema: ${problems.join("; ").slice(0, 1_000)}`,
   );
 }
 

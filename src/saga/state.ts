@@ -108,7 +108,7 @@ export interface Snapshot {
   readonly input: Json;
   readonly status: SagaStatus;
   readonly state: SagaState;
-  readonly parent: { readonly id: string; readonly place: string } | null;
+  readonly parent: { readonly id: string; readonly stepPath: string } | null;
 }
 
 export const sagaStatuses: readonly SagaStatus[] = [
@@ -128,12 +128,12 @@ export function hasEnded(status: SagaStatus): boolean {
 }
 
 /** Whether another member of an `any` group has won, so that this step is not needed. */
-export function hasLostRace({ choices }: SagaState, place: string): boolean {
-  const [path = "", round] = place.split("@");
+export function hasLostRace({ choices }: SagaState, stepPath: string): boolean {
+  const [path = "", round] = stepPath.split("@");
   const [group = "", member] = path.split(".");
   if (member === undefined) return false;
   const winner = choices[round === undefined ? group : `${group}@${round}`];
-  return winner !== undefined && winner !== null && winner !== place;
+  return winner !== undefined && winner !== null && winner !== stepPath;
 }
 
 export interface StatusMove {

@@ -68,9 +68,9 @@ export function sagaStatements(schema: string) {
     save: defineStatement(
       "sagabox.saga.save",
       `with free as (
-         select made.*, instance.place from json_to_recordset($1::json) as made ${transitionColumns}
+         select made.*, instance.row_id from json_to_recordset($1::json) as made ${transitionColumns}
           cross join lateral (
-            select own.ctid as place from ${schema}.saga_instance as own
+            select own.ctid as row_id from ${schema}.saga_instance as own
              where own.id = made.id and own.version = made.version
             offset 0 for update skip locked) as instance
           where ${estimateOneRowSql("made.id")}),
@@ -85,7 +85,7 @@ export function sagaStatements(schema: string) {
                 claimed_by = case when free.release then null else instance.claimed_by end,
                 claimed_until = case when free.release then null else instance.claimed_until end
            from free
-          where instance.ctid = free.place
+          where instance.ctid = free.row_id
          returning instance.id, instance.version, instance.trace_id, free.cause, free.actor, free.lines, free.input,
                    free.metadata, free."oldState", free."newState", free.steps, free.incident, free.resolution),
        ${logLinesSql(schema, savedColumn)},
@@ -152,11 +152,11 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.claim_with_input",
       claimSql(
         schema,
-        `select due.place
+        `select due.row_id
             from (select distinct pending.saga_id from ${schema}.saga_input as pending
                    where pending.saga_id is not null order by pending.saga_id) as pending
            cross join lateral (
-             select own.ctid as place from ${schema}.saga_instance as own
+             select own.ctid as row_id from ${schema}.saga_instance as own
               where own.id = pending.saga_id
                 and (own.claimed_until is null or own.claimed_until < (select clock_timestamp()))
                 and own.saga_type || '/' || own.definition_version = any($3::text::text[])
@@ -287,12 +287,12 @@ export const logLinesSql = (schema: string, made: ColumnSource): string =>
          insert into ${schema}.saga_audit_log
            (saga_id, version, event_type, step, old_status, new_status, note, cause, user_id, reason, trace_id, input,
             metadata, old_state, new_state)
-         select saved.id, saved.version, line.event, line.place, line."from", line."to", line.note, ${made("cause")},
+         select saved.id, saved.version, line.event, line."stepPath", line."from", line."to", line.note, ${made("cause")},
                 ${made("actor")}, line.reason, saved.trace_id, case when line.nr = 1 then ${made("input")} end,
                 case when line.nr = 1 then ${made("metadata")} end, case when line.nr = 1 then ${made("oldState")} end,
                 case when line.nr = 1 then ${made("newState")} end
            from saved, json_to_recordset(${made("lines")}) as line
-             (nr integer, event text, place text, "from" text, "to" text, note text, reason text)
+             (nr integer, event text, "stepPath" text, "from" text, "to" text, note text, reason text)
           order by line.nr)`;
 
 // Inserts or updates the incident of a transition that opens one.

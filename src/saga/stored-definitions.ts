@@ -180,8 +180,8 @@ async function* encryptedPaths(
     if (instance === undefined) return;
     if (typeof instance === "string") continue;
     const { state } = instance;
-    const places = Object.keys(state.records).filter((place) => needsDefinition(state, place));
-    yield new Set(places.map(stripRound));
+    const stepPaths = Object.keys(state.records).filter((stepPath) => needsDefinition(state, stepPath));
+    yield new Set(stepPaths.map(stripRound));
   }
 }
 

@@ -28,9 +28,9 @@ export function encryptText(
   seal: SubjectCipher | undefined,
   text: string | null,
   of: string,
-  place: FieldPath,
+  stepPath: FieldPath,
 ): string | null {
-  return seal === undefined || text === null ? text : JSON.stringify(seal.encrypt(text, of, place));
+  return seal === undefined || text === null ? text : JSON.stringify(seal.encrypt(text, of, stepPath));
 }
 
 /** Decrypts a text. Returns it unchanged if it is not encrypted. */
@@ -38,10 +38,10 @@ export function decryptText(
   seal: SubjectCipher | undefined,
   text: string,
   of: string,
-  place: FieldPath,
+  stepPath: FieldPath,
 ): string {
   const sealed = seal === undefined ? undefined : parseEncrypted(text);
-  return sealed === undefined || seal === undefined ? text : seal.decrypt(sealed, of, place);
+  return sealed === undefined || seal === undefined ? text : seal.decrypt(sealed, of, stepPath);
 }
 
 /** Parses a text that is an encrypted value. Undefined if it is not. */

@@ -81,7 +81,7 @@ test.each([
   expect(actionAfterRound(task, isTimerDue)).toBe(action);
 });
 
-test("a task without a permit ends only if its place in the queue expired and nothing runs", () => {
+test("a task without a permit ends only if its turn in the queue expired and nothing runs", () => {
   expect(actionWithoutPermit(0, false)).toBe("queued");
   expect(actionWithoutPermit(1, true)).toBe("queued");
   expect(actionWithoutPermit(0, true)).toBe("over");

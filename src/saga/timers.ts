@@ -4,7 +4,7 @@ import type { Effort, SagaState, StepRecord } from "./state.ts";
 
 /** A local step or undo that is due: `run` runs outside the transaction, `tx` inside it. */
 export interface LocalWork {
-  readonly place: string;
+  readonly stepPath: string;
   readonly undo: boolean;
   readonly kind: "run" | "tx";
   readonly epoch: number;
@@ -16,23 +16,23 @@ export interface LocalWork {
 /** Local steps and undos that are due. */
 export function listLocalWork(definition: SagaDefinition, state: SagaState, nowMs: number): LocalWork[] {
   const due: LocalWork[] = [];
-  for (const place of Object.keys(state.records)) {
-    const record = state.records[place];
+  for (const stepPath of Object.keys(state.records)) {
+    const record = state.records[stepPath];
     if (record === undefined || !isInProgress(record)) continue;
-    const step = stepAt(definition, place);
-    if (step === undefined || !canDo(place, record, step)) continue;
+    const step = stepAt(definition, stepPath);
+    if (step === undefined || !canDo(stepPath, record, step)) continue;
     const work = dueEffort(record, step);
     if (work?.effort.nextAtMs === undefined || work.effort.nextAtMs > nowMs) continue;
     const { undo, kind, effort } = work;
-    due.push({ place, undo, kind, epoch: effort.epoch, attempt: effort.attempt, step, record });
+    due.push({ stepPath, undo, kind, epoch: effort.epoch, attempt: effort.attempt, step, record });
   }
   return due;
 }
 
 /** Whether the definition still has the step or undo in flight. If not, the next decision opens an incident. */
-function canDo(place: string, record: StepRecord, step: StepNode): boolean {
+function canDo(stepPath: string, record: StepRecord, step: StepNode): boolean {
   if (record.status === "in_progress") return kindMismatch(record, step) === undefined;
-  return undoMismatch(place, step, record) === undefined;
+  return undoMismatch(stepPath, step, record) === undefined;
 }
 
 function isInProgress({ status, undo }: StepRecord): boolean {
@@ -56,8 +56,8 @@ function dueEffort(
 export function nextDueMs({ records, deadlineAtMs, mismatches }: SagaState, ended: boolean): number | null {
   if (ended) return null;
   let earliest = deadlineAtMs ?? Infinity;
-  for (const [place, record] of Object.entries(records)) {
-    if (!isInProgress(record) || mismatches?.[place] !== undefined) continue;
+  for (const [stepPath, record] of Object.entries(records)) {
+    if (!isInProgress(record) || mismatches?.[stepPath] !== undefined) continue;
     const { nextAtMs, dueAtMs } = record.status === "in_progress" ? record : (record.undo ?? record);
     earliest = Math.min(earliest, nextAtMs ?? Infinity, dueAtMs ?? Infinity);
   }
@@ -70,11 +70,11 @@ export function clockIsDue(definition: SagaDefinition, state: SagaState, nowMs: 
   if (deadlineAtMs !== undefined && deadlineAtMs <= nowMs) return true;
   const isOver = ({ nextAtMs, dueAtMs }: Effort, local: boolean): boolean =>
     (dueAtMs !== undefined && dueAtMs <= nowMs) || (!local && nextAtMs !== undefined && nextAtMs <= nowMs);
-  return Object.keys(records).some((place) => {
-    const record = records[place];
-    if (record === undefined || !isInProgress(record) || mismatches?.[place] !== undefined) return false;
-    const step = stepAt(definition, place);
-    const fits = step !== undefined && canDo(place, record, step);
+  return Object.keys(records).some((stepPath) => {
+    const record = records[stepPath];
+    if (record === undefined || !isInProgress(record) || mismatches?.[stepPath] !== undefined) return false;
+    const step = stepAt(definition, stepPath);
+    const fits = step !== undefined && canDo(stepPath, record, step);
     if (record.status === "in_progress") return isOver(record, fits && isLocal(step.work.kind));
     return record.undo?.status === "in_progress" && isOver(record.undo, fits && isLocal(step.undo?.kind));
   });
@@ -97,14 +97,14 @@ export function waitingFor(
   const open = openEfforts(state);
   const first = open[0];
   if (first === undefined) return null;
-  const step = definition === undefined ? undefined : stepAt(definition, first.place);
-  const what = open.map(({ place, undo }) => (undo ? `undo of ${place}` : place)).join(", ");
+  const step = definition === undefined ? undefined : stepAt(definition, first.stepPath);
+  const what = open.map(({ stepPath, undo }) => (undo ? `undo of ${stepPath}` : stepPath)).join(", ");
   const kind = (first.undo ? step?.undo?.kind : step?.work.kind) ?? "step";
-  return { step: first.place, what: `${kind}: ${what}`.slice(0, 500), sinceMs: first.effort.startedAtMs };
+  return { step: first.stepPath, what: `${kind}: ${what}`.slice(0, 500), sinceMs: first.effort.startedAtMs };
 }
 
 interface OpenEffort {
-  readonly place: string;
+  readonly stepPath: string;
   readonly record: StepRecord;
   readonly effort: Effort;
   readonly undo: boolean;
@@ -113,15 +113,15 @@ interface OpenEffort {
 /** Steps and undos that are in flight or have failed, latest first. */
 function openEfforts({ records, direction }: SagaState): readonly OpenEffort[] {
   const open: OpenEffort[] = [];
-  for (const place of Object.keys(records)) {
-    const record = records[place];
+  for (const stepPath of Object.keys(records)) {
+    const record = records[stepPath];
     if (record === undefined) continue;
     const { status, undo } = record;
-    if (status === "in_progress") open.push({ place, record, effort: record, undo: false });
+    if (status === "in_progress") open.push({ stepPath, record, effort: record, undo: false });
     else if (undo?.status === "in_progress" || undo?.status === "failed") {
-      open.push({ place, record, effort: undo, undo: true });
+      open.push({ stepPath, record, effort: undo, undo: true });
     } else if (status === "failed" && direction === "forward") {
-      open.push({ place, record, effort: record, undo: false });
+      open.push({ stepPath, record, effort: record, undo: false });
     }
   }
   return open.length > 1 ? open.sort((a, b) => b.record.unit - a.record.unit) : open;

@@ -54,11 +54,11 @@ export function traceStep(
 
 async function runStepInSpan(
   spans: Spans,
-  { place, undo, attempt }: LocalWork,
+  { stepPath, undo, attempt }: LocalWork,
   saga: LoadedInstance,
   work: () => WorkOutcome | Promise<WorkOutcome>,
 ): Promise<WorkOutcome> {
-  const span = spans.step(saga, place, { "sagabox.attempt": attempt, "sagabox.saga.undo": undo });
+  const span = spans.step(saga, stepPath, { "sagabox.attempt": attempt, "sagabox.saga.undo": undo });
   try {
     const outcome = await span.run(work);
     span.set({ "sagabox.outcome": outcome.kind });

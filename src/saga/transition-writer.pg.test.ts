@@ -18,8 +18,8 @@ async function setup(...ids: readonly string[]) {
   const writer = new TransitionWriter(pgDatabase(pool), save);
   const move = (id: string, version = 1, more: object = {}): Promise<boolean> => {
     const lines = [
-      { nr: 1, event: "step_executed", place: "one", from: "in_progress", to: "completed" },
-      { nr: 2, event: "step_executed", place: "two", from: "pending", to: "in_progress" },
+      { nr: 1, event: "step_executed", stepPath: "one", from: "in_progress", to: "completed" },
+      { nr: 2, event: "step_executed", stepPath: "two", from: "pending", to: "in_progress" },
     ];
     const made = {
       id,

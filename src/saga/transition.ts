@@ -65,8 +65,8 @@ export function buildTransition(
   const version = before.version + 1;
   const hideError = (error: string | undefined): string | undefined =>
     error === undefined || seal === undefined ? error : ENCRYPTED_TEXT;
-  const encrypt = (text: string | null, place: string): string | null =>
-    encryptText(seal, text, id, [place, version]);
+  const encrypt = (text: string | null, fieldPath: string): string | null =>
+    encryptText(seal, text, id, [fieldPath, version]);
   const plain = {
     id,
     version: before.version,
@@ -80,7 +80,7 @@ export function buildTransition(
     release,
     cause,
     actor: findActor(input),
-    steps: opened?.places,
+    steps: opened?.stepPaths,
     incident: hideError(opened?.error),
     resolution: closed?.resolution,
     attachments: seal === undefined ? undefined : listAttachmentKeys(JSON.stringify(before.input), stateText),
@@ -129,10 +129,10 @@ function historyLinesText(
   encryptNote: (note: string) => string | null,
 ): string {
   const reason = findReason(input) ?? undefined;
-  const lines = listHistoryLines(changes).map(({ event, place, from, to, note }, index) => ({
+  const lines = listHistoryLines(changes).map(({ event, stepPath, from, to, note }, index) => ({
     nr: index + 1,
     event,
-    place,
+    stepPath,
     from,
     to,
     note: note === undefined ? undefined : encryptNote(note),

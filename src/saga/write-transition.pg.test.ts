@@ -25,7 +25,7 @@ async function setup() {
     nowMs: 0,
   };
   const lines = [
-    { nr: 1, event: "failed", place: "pay", from: "pending", to: "failed", note: 'its {words}, "quoted"' },
+    { nr: 1, event: "failed", stepPath: "pay", from: "pending", to: "failed", note: 'its {words}, "quoted"' },
     { nr: 2, event: "state_changed", from: "started", to: "failed" },
   ];
   const transition = (more: Partial<Transition["plain"]> = {}): Transition => ({

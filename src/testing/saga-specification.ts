@@ -115,15 +115,15 @@ export class ScenarioEvents<R> {
   /** An operator retries a step, or all stuck steps if none is given. */
   retried(step?: StepName<R>): SagaScenario<R> {
     if (step !== undefined) this.#saga.checkStep(step);
-    const place = step === undefined ? {} : { place: step };
-    this.#saga.move(`an operator retries ${step ?? "it"}`, [{ kind: "retry", ...place, by: operator }]);
+    const stepPath = step === undefined ? {} : { stepPath: step };
+    this.#saga.move(`an operator retries ${step ?? "it"}`, [{ kind: "retry", ...stepPath, by: operator }]);
     return this.#scenario;
   }
 
   /** An operator skips a step. */
   skipped(step: StepName<R>): SagaScenario<R> {
     this.#saga.checkStep(step);
-    this.#saga.move(`an operator skips ${step}`, [{ kind: "skip", place: step, by: operator }]);
+    this.#saga.move(`an operator skips ${step}`, [{ kind: "skip", stepPath: step, by: operator }]);
     return this.#scenario;
   }
 
@@ -132,7 +132,7 @@ export class ScenarioEvents<R> {
     this.#saga.checkStep(step);
     const resultField = result === undefined ? {} : { result: result as Json };
     this.#saga.move(`an operator settles ${step}`, [
-      { kind: "settle", place: step, ...resultField, by: operator },
+      { kind: "settle", stepPath: step, ...resultField, by: operator },
     ]);
     return this.#scenario;
   }

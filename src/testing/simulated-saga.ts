@@ -134,7 +134,7 @@ export class SimulatedSaga {
     }
     if (kind !== "send" || id === undefined) {
       const { epoch, attempt } = effort;
-      return { kind: "worked", place: step, undo, epoch, attempt, outcome };
+      return { kind: "worked", stepPath: step, undo, epoch, attempt, outcome };
     }
     if (!undo && outcome.kind === "done" && node?.work.kind === "send") {
       const result = validateReply(node.work.command, outcome.result) as Json | undefined;
@@ -145,7 +145,7 @@ export class SimulatedSaga {
 
   /** Describes the events so far and the current state, for failure messages. */
   describeHistory(): string {
-    const steps = Object.entries(this.state.records).map(([place, { status }]) => `${place} ${status}`);
+    const steps = Object.entries(this.state.records).map(([stepPath, { status }]) => `${stepPath} ${status}`);
     return `So far: ${this.history.join(" · ")}. It is ${this.status}: ${steps.join(", ")}.`;
   }
 
@@ -154,8 +154,8 @@ export class SimulatedSaga {
     return `message-${this.#ids}`;
   }
 
-  #findStep(place: string) {
-    const [path] = place.split("@");
+  #findStep(stepPath: string) {
+    const [path] = stepPath.split("@");
     return listSteps(this.definition.nodes).find((one) => one.path === path)?.step;
   }
 
@@ -171,7 +171,7 @@ export class SimulatedSaga {
     this.effects.push(...decision.effects);
     for (const effect of decision.effects) {
       if (effect.kind === "send") void validate(effect.command, effect.data);
-      if (effect.kind === "open incident") this.incident = effect.places;
+      if (effect.kind === "open incident") this.incident = effect.stepPaths;
       if (effect.kind === "close incident") this.incident = [];
     }
   }
@@ -183,9 +183,9 @@ export class SimulatedSaga {
   #findNextTimer(): Timer | undefined {
     if (hasEnded(this.status)) return undefined;
     const local = listLocalWork(this.definition, this.state, Infinity);
-    const isLocal = new Set(local.map(({ place }) => place));
+    const isLocal = new Set(local.map(({ stepPath }) => stepPath));
     const clock = Object.entries(this.state.records)
-      .filter(([place]) => !isLocal.has(place))
+      .filter(([stepPath]) => !isLocal.has(stepPath))
       .map(([, record]) => (record.status === "in_progress" ? record : record.undo))
       .filter((effort) => effort?.status === "in_progress")
       .flatMap((effort) => [effort?.nextAtMs, effort?.dueAtMs])
@@ -199,10 +199,10 @@ export class SimulatedSaga {
 
 /** The timer of a local step or undo that never ends: its attempt begins when it is due. */
 function toTimeout(work: LocalWork): Timer {
-  const { place, undo, epoch, attempt, record } = work;
+  const { stepPath, undo, epoch, attempt, record } = work;
   const effort = undo ? record.undo : record;
   const atMs = (effort?.nextAtMs ?? 0) + localTimeoutMs(work);
-  return { atMs, input: { kind: "worked", place, undo, epoch, attempt, outcome: timeoutOutcome(work) } };
+  return { atMs, input: { kind: "worked", stepPath, undo, epoch, attempt, outcome: timeoutOutcome(work) } };
 }
 
 interface Issue {

@@ -155,7 +155,10 @@ type Times = Pick<StepRecord, "nextAtMs" | "dueAtMs" | "startedAtMs" | "endedAtM
 
 /** Moves all times in a saga's state `byMs` into the past. */
 function shiftState(state: SagaState, byMs: number): SagaState {
-  const records = Object.entries(state.records).map(([place, record]) => [place, shiftRecord(record, byMs)]);
+  const records = Object.entries(state.records).map(([stepPath, record]) => [
+    stepPath,
+    shiftRecord(record, byMs),
+  ]);
   return {
     ...state,
     records: Object.fromEntries(records) as SagaState["records"],

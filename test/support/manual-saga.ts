@@ -19,7 +19,7 @@ export type Sent = Extract<SagaEffect, { kind: "send" }>;
 /** One instance that is moved by hand, its state stored as JSON between two moves. */
 export class ManualSaga {
   definition: SagaDefinition;
-  readonly parent: { readonly id: string; readonly place: string } | null;
+  readonly parent: { readonly id: string; readonly stepPath: string } | null;
   status: SagaStatus = "started";
   state: SagaState = newState();
   nowMs = 1_000_000;
@@ -58,14 +58,16 @@ export class ManualSaga {
     return this.move({ kind: "tick" });
   }
 
-  /** The commands sent so far: `do place` or `undo place`. */
+  /** The commands sent so far: `do <step path>` or `undo <step path>`. */
   listSent(): string[] {
-    return this.#sends().map(({ undo, place }) => `${undo ? "undo" : "do"} ${place}`);
+    return this.#sends().map(({ undo, stepPath }) => `${undo ? "undo" : "do"} ${stepPath}`);
   }
 
-  /** The nth command for a place, counted from one; the latest without it. */
+  /** The nth command for a step path, counted from one; the latest without it. */
   command(what: string, nth?: number): Sent {
-    const found = this.#sends().filter(({ undo, place }) => `${undo ? "undo" : "do"} ${place}` === what);
+    const found = this.#sends().filter(
+      ({ undo, stepPath }) => `${undo ? "undo" : "do"} ${stepPath}` === what,
+    );
     const one = found.at(nth === undefined ? -1 : nth - 1);
     if (one === undefined) throw new Error(`no command "${what}" among: ${this.listSent().join(", ")}`);
     return one;
@@ -77,19 +79,19 @@ export class ManualSaga {
 
   /** Local work has ended. */
   finishWork(what: string, outcome: WorkOutcome = { kind: "done", result: {} }): string {
-    const [kind = "", place = ""] = what.split(" ");
-    const record = this.state.records[place];
+    const [kind = "", stepPath = ""] = what.split(" ");
+    const record = this.state.records[stepPath];
     const effort = kind === "undo" ? record?.undo : record;
     const { epoch = 1, attempt = 1 } = effort ?? {};
-    return this.move({ kind: "worked", place, undo: kind === "undo", epoch, attempt, outcome });
+    return this.move({ kind: "worked", stepPath, undo: kind === "undo", epoch, attempt, outcome });
   }
 
   by(kind: "cancel" | "compensate"): string {
     return this.move({ kind, by: { actor: "ann", reason: "test" } });
   }
 
-  applyDecision(kind: "retry" | "skip" | "settle", place: string): string {
-    return this.move({ kind, place, by: { actor: "ann", reason: "test" } });
+  applyDecision(kind: "retry" | "skip" | "settle", stepPath: string): string {
+    return this.move({ kind, stepPath, by: { actor: "ann", reason: "test" } });
   }
 
   /** The error of the latest incident. */
@@ -101,11 +103,11 @@ export class ManualSaga {
   listIncident(): readonly string[] | undefined {
     const kinds = this.effects.filter(({ kind }) => kind.endsWith("incident"));
     const latest = kinds.at(-1);
-    return latest?.kind === "open incident" ? latest.places : undefined;
+    return latest?.kind === "open incident" ? latest.stepPaths : undefined;
   }
 
-  step(place: string): string | undefined {
-    return this.state.records[place]?.status;
+  step(stepPath: string): string | undefined {
+    return this.state.records[stepPath]?.status;
   }
 
   #sends(): Sent[] {
@@ -131,9 +133,9 @@ export function runSaga(definition: SagaDefinition, input: RecordedSaga["input"]
     const decision = decide(definition, { id: "saga-1", input, parent: null, status, state }, said, ports);
     if (decision.ignored !== undefined) continue;
     ({ state, status } = decision);
-    const lines = listHistoryLines(decision.changes).map(({ event, place, from, to }) => ({
+    const lines = listHistoryLines(decision.changes).map(({ event, stepPath, from, to }) => ({
       event,
-      step: place ?? null,
+      step: stepPath ?? null,
       from: from ?? null,
       to: to ?? null,
     }));
@@ -153,25 +155,25 @@ export function runSaga(definition: SagaDefinition, input: RecordedSaga["input"]
 
 /** A step that ended here. */
 export function workInput(
-  place: string,
+  stepPath: string,
   outcome: Extract<SagaInput, { kind: "worked" }>["outcome"],
   undo = false,
 ) {
   return ({ records }: SagaState): SagaInput => {
-    const effort = undo ? records[place]?.undo : records[place];
+    const effort = undo ? records[stepPath]?.undo : records[stepPath];
     const { epoch = 1, attempt = 1 } = effort ?? {};
-    return { kind: "worked", place, undo, epoch, attempt, outcome };
+    return { kind: "worked", stepPath, undo, epoch, attempt, outcome };
   };
 }
 
 /** The reply to the latest command of a step. */
 export function replyInput(
-  place: string,
+  stepPath: string,
   outcome: Extract<SagaInput, { kind: "reply" }>["outcome"],
   undo = false,
 ) {
   return ({ records }: SagaState): SagaInput => {
-    const ids = (undo ? records[place]?.undo?.ids : records[place]?.ids) ?? [];
+    const ids = (undo ? records[stepPath]?.undo?.ids : records[stepPath]?.ids) ?? [];
     return { kind: "reply", requestId: ids.at(-1) ?? "none", outcome };
   };
 }

@@ -170,8 +170,8 @@ interface TurnRow {
 }
 
 function toTurns(rows: readonly TurnRow[], { id, seal }: LoadedInstance): RecordedTurn[] {
-  const read = (text: string, place: string, version: number): unknown =>
-    JSON.parse(decryptText(seal, text, id, [place, version]));
+  const read = (text: string, stepPath: string, version: number): unknown =>
+    JSON.parse(decryptText(seal, text, id, [stepPath, version]));
   const turns = new Map<number, RecordedTurn>();
   for (const row of rows) {
     const line = { event: row.event_type, step: row.step, from: row.old_status, to: row.new_status };

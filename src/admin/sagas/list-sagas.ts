@@ -235,12 +235,12 @@ function readState({ state }: StuckRow): SagaState | null {
 function failuresText(row: StuckRow): string {
   const { currentStep: step, lastError: error } = row;
   const kept = readState(row);
-  const places = kept === null ? [] : findStuckSteps(kept);
-  const failures = places.map((place) => {
-    const mismatch = kept?.mismatches?.[place];
+  const stepPaths = kept === null ? [] : findStuckSteps(kept);
+  const failures = stepPaths.map((stepPath) => {
+    const mismatch = kept?.mismatches?.[stepPath];
     return mismatch === undefined
-      ? stepFailureText(place, kept?.records[place] ?? {})
-      : `step ${place}: ${mismatch}`;
+      ? stepFailureText(stepPath, kept?.records[stepPath] ?? {})
+      : `step ${stepPath}: ${mismatch}`;
   });
   const text = failures.length === 0 ? stepFailureText(step ?? "?", { error }) : failures.join("; ");
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
@@ -264,8 +264,8 @@ interface FailedStep {
 }
 
 /** Describes the failure of a step or of its undo. */
-export function stepFailureText(place: string, { error, undo }: FailedStep): string {
+export function stepFailureText(stepPath: string, { error, undo }: FailedStep): string {
   const [what, why] =
-    undo?.status === "failed" ? [`the undo of ${place}`, undo.error] : [`step ${place}`, error];
+    undo?.status === "failed" ? [`the undo of ${stepPath}`, undo.error] : [`step ${stepPath}`, error];
   return `${what} failed for good: ${why ?? "unknown"}`;
 }

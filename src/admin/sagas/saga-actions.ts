@@ -44,14 +44,14 @@ export function retryStep(
   options: Operator & { readonly step?: string },
 ): Promise<ActionResult> {
   const by = checkOperator("sagas.retry", options, ["step"]);
-  const place = options.step === undefined ? {} : { place: checkStepName("sagas.retry", options.step) };
-  return act(admin, id, { kind: "retry", ...place, by });
+  const stepPath = options.step === undefined ? {} : { stepPath: checkStepName("sagas.retry", options.step) };
+  return act(admin, id, { kind: "retry", ...stepPath, by });
 }
 
 /** Skips a failed step or its undo, and continues. Effects of the step stay. Throws SAGA_ACTION_REFUSED. */
 export function skipStep(admin: SagaAdmin, id: string, options: StepAction): Promise<ActionResult> {
   const by = checkOperator("sagas.skip", options, ["step"]);
-  return act(admin, id, { kind: "skip", place: checkStepName("sagas.skip", options.step), by });
+  return act(admin, id, { kind: "skip", stepPath: checkStepName("sagas.skip", options.step), by });
 }
 
 /** Marks a failed step or its undo as done by hand, with its `result`. Throws SAGA_ACTION_REFUSED. */
@@ -64,7 +64,7 @@ export function settleStep(
   const result = options.result === undefined ? {} : { result: options.result };
   return act(admin, id, {
     kind: "settle",
-    place: checkStepName("sagas.settle", options.step),
+    stepPath: checkStepName("sagas.settle", options.step),
     ...result,
     by,
   });
@@ -100,9 +100,9 @@ async function act(
       admin,
       (tx) => loadById(admin, tx, id),
       async (tx, instance) => {
-        const place = "place" in asked ? (asked.place ?? "") : "";
+        const stepPath = "stepPath" in asked ? (asked.stepPath ?? "") : "";
         // With the version in its id, a repeated request is recognised as a duplicate.
-        const letter = `${asked.kind}:${instance.id}:${instance.version}:${place}`;
+        const letter = `${asked.kind}:${instance.id}:${instance.version}:${stepPath}`;
         return postInput(admin, tx, instance, { letter, cause: `operator:${asked.by.actor}`, asked });
       },
     );
@@ -239,16 +239,18 @@ function judgeStep(
   asked: Extract<RequestedAction, { kind: "retry" | "skip" | "settle" }>,
 ): Judgement {
   const failed = findStuckSteps(state);
-  if (asked.place === undefined) {
+  if (asked.stepPath === undefined) {
     if (failed.length > 0) return possible;
     return refuseAction(ended ? "it has ended" : "no step of it has failed");
   }
-  if (failed.includes(asked.place)) return possible;
-  const record = state.records[asked.place];
+  if (failed.includes(asked.stepPath)) return possible;
+  const record = state.records[asked.stepPath];
   if (record !== undefined && isAlreadyDone(record, asked.kind)) return already;
   if (record !== undefined)
-    return refuseAction(`step "${asked.place}" has not failed: it is ${record.status}`);
-  return refuseAction(`no step "${asked.place}" of it has begun.${suggestStep(asked.place, failed, state)}`);
+    return refuseAction(`step "${asked.stepPath}" has not failed: it is ${record.status}`);
+  return refuseAction(
+    `no step "${asked.stepPath}" of it has begun.${suggestStep(asked.stepPath, failed, state)}`,
+  );
 }
 
 function isAlreadyDone({ status, undo }: StepRecord, kind: "retry" | "skip" | "settle"): boolean {

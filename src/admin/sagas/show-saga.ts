@@ -141,7 +141,7 @@ function listPendingSteps(
   { records, direction }: SagaState,
 ): StepDetail[] {
   if (completedAt !== null || direction === "backward") return [];
-  const begun = new Set(Object.keys(records).map((place) => place.split("@")[0]));
+  const begun = new Set(Object.keys(records).map((stepPath) => stepPath.split("@")[0]));
   return listSteps(definitionOf(type, version)?.nodes ?? [])
     .filter(({ path }) => !begun.has(path))
     .map(({ path }) => ({
@@ -232,9 +232,9 @@ export async function readSagaHistory(
 async function decryptLine(vault: SagaVault | undefined, sagaId: string, row: LineRow): Promise<LineRow> {
   const seal = await findCipher(vault, row.input ?? row.note ?? row.newState);
   if (seal === undefined) return row;
-  const show = (text: string | null, hidden: (as: string) => string, place: FieldPath): string | null => {
+  const show = (text: string | null, hidden: (as: string) => string, fieldPath: FieldPath): string | null => {
     if (text === null || !text.startsWith('{"$sealed"')) return text;
-    return typeof seal === "string" ? hidden(`[${seal}]`) : decryptText(seal, text, sagaId, place);
+    return typeof seal === "string" ? hidden(`[${seal}]`) : decryptText(seal, text, sagaId, fieldPath);
   };
   const asText = (as: string): string => as;
   const { version, cause, event } = row;

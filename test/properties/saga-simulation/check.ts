@@ -24,12 +24,12 @@ class Check {
     if (status === "completed") this.#checkCompleted();
     else if (status === "compensated") this.#checkCompensated();
     else if (status !== "failed" && !this.#waitsForChild()) this.#wrong(`I-13: it rests as ${status}`);
-    for (const [place, record] of Object.entries(state.records)) this.#checkRecord(place, record);
-    for (const { place, what } of this.#simulation.ledger.rows.filter(
+    for (const [stepPath, record] of Object.entries(state.records)) this.#checkRecord(stepPath, record);
+    for (const { stepPath, what } of this.#simulation.ledger.rows.filter(
       (row) => row.sagaId === this.#instance.id,
     )) {
-      if (state.records[place] === undefined)
-        this.#wrong(`${what} of ${place}, which was never written down`);
+      if (state.records[stepPath] === undefined)
+        this.#wrong(`${what} of ${stepPath}, which was never written down`);
     }
   }
 
@@ -37,39 +37,40 @@ class Check {
     this.#simulation.complain(`${this.#instance.id} ${this.#instance.status}: ${what}`);
   }
 
-  #rows(place: string): { readonly dos: readonly Row[]; readonly undos: readonly Row[] } {
-    const rows = this.#simulation.ledger.of(this.#instance.id, place);
+  #rows(stepPath: string): { readonly dos: readonly Row[]; readonly undos: readonly Row[] } {
+    const rows = this.#simulation.ledger.of(this.#instance.id, stepPath);
     return {
       dos: rows.filter(({ what }) => what === "do"),
       undos: rows.filter(({ what }) => what === "undo"),
     };
   }
 
-  #checkRecord(place: string, record: StepRecord): void {
-    const { dos, undos } = this.#rows(place);
-    if (dos.length > 1) this.#wrong(`I-13: ${place} was done ${dos.length} times`);
-    if (undos.length > dos.length) this.#wrong(`I-13: ${place} was undone, not done`);
+  #checkRecord(stepPath: string, record: StepRecord): void {
+    const { dos, undos } = this.#rows(stepPath);
+    if (dos.length > 1) this.#wrong(`I-13: ${stepPath} was done ${dos.length} times`);
+    if (undos.length > dos.length) this.#wrong(`I-13: ${stepPath} was undone, not done`);
     if ((undos[0]?.nr ?? Infinity) < (dos[0]?.nr ?? 0))
-      this.#wrong(`I-13: ${place} was undone before it was done`);
-    if (record.undo === undefined && undos.length > 0) this.#wrong(`${place} was undone without a request`);
-    this.#checkEvent(place, record);
+      this.#wrong(`I-13: ${stepPath} was undone before it was done`);
+    if (record.undo === undefined && undos.length > 0)
+      this.#wrong(`${stepPath} was undone without a request`);
+    this.#checkEvent(stepPath, record);
   }
 
   /** A wait continues only with an event meant for it: the event itself says which of its keys matched. */
-  #checkEvent(place: string, { result }: StepRecord): void {
-    const work = stepAt(this.#instance.definition, place)?.work;
+  #checkEvent(stepPath: string, { result }: StepRecord): void {
+    const work = stepAt(this.#instance.definition, stepPath)?.work;
     const { meant } = (result ?? {}) as { readonly meant?: readonly string[] };
     if (work?.kind !== "wait" || meant === undefined) return;
     if (!meant.includes(work.by === null ? "key" : "other"))
-      this.#wrong(`${place} went on with an event of another key`);
+      this.#wrong(`${stepPath} went on with an event of another key`);
   }
 
   /** A child that is parked keeps its parent waiting. */
   #waitsForChild(): boolean {
     const { state, definition } = this.#instance;
-    return Object.entries(state.records).some(([place, { status, undo, ids }]) => {
+    return Object.entries(state.records).some(([stepPath, { status, undo, ids }]) => {
       const waits = status === "in_progress" || undo?.status === "in_progress";
-      if (!waits || stepAt(definition, place)?.work.kind !== "child") return false;
+      if (!waits || stepAt(definition, stepPath)?.work.kind !== "child") return false;
       return ids.some((id) => {
         const child = this.#simulation.instances.get(id);
         if (child === undefined) return false;
@@ -89,9 +90,9 @@ class Check {
       if (node.kind === "step") this.#checkDone(node.name + round, node);
       else if (node.kind === "group") {
         for (const member of node.members) {
-          const place = `${node.name}.${member.name}${round}`;
-          if (hasLostRace(state, place)) this.#checkBeaten(place, member);
-          else this.#checkDone(place, member);
+          const stepPath = `${node.name}.${member.name}${round}`;
+          if (hasLostRace(state, stepPath)) this.#checkBeaten(stepPath, member);
+          else this.#checkDone(stepPath, member);
         }
       } else if (node.kind === "branch") {
         if (this.#isManual(node.name + round)) continue;
@@ -107,55 +108,55 @@ class Check {
     }
   }
 
-  #isManual(place: string): boolean {
-    return this.#instance.byHand.has(place);
+  #isManual(stepPath: string): boolean {
+    return this.#instance.byHand.has(stepPath);
   }
 
-  #checkDone(place: string, { work }: StepNode): void {
-    if (this.#isManual(place)) return;
-    const record = this.#instance.state.records[place];
+  #checkDone(stepPath: string, { work }: StepNode): void {
+    if (this.#isManual(stepPath)) return;
+    const record = this.#instance.state.records[stepPath];
     if (record?.status !== "completed")
-      return this.#wrong(`I-13: ${place} is ${record?.status ?? "not there"}`);
+      return this.#wrong(`I-13: ${stepPath} is ${record?.status ?? "not there"}`);
     if (work.kind === "wait" || work.kind === "delay") return;
     if (work.kind === "child") {
       const children = record.ids.flatMap((id) => this.#simulation.instances.get(id) ?? []);
       const kept = children.some((child) => child.status === "completed" || isRecalled(child, "completed"));
-      if (!kept) this.#wrong(`S-20: child ${place} is ${children.map(({ status }) => status).join()}`);
+      if (!kept) this.#wrong(`S-20: child ${stepPath} is ${children.map(({ status }) => status).join()}`);
       return;
     }
-    const { dos, undos } = this.#rows(place);
+    const { dos, undos } = this.#rows(stepPath);
     if (dos.length !== 1 || undos.length > 0) {
-      this.#wrong(`I-13: ${place} was done ${dos.length} times and undone ${undos.length} times`);
+      this.#wrong(`I-13: ${stepPath} was done ${dos.length} times and undone ${undos.length} times`);
     }
   }
 
   /** One of `any` that was not the first. */
-  #checkBeaten(place: string, step: StepNode): void {
-    if (step.undo === null || step.undo.kind === "none" || this.#isManual(place)) return;
-    const { dos, undos } = this.#rows(place);
-    if (dos.length !== undos.length) this.#wrong(`I-13: ${place} lost, but was not undone`);
+  #checkBeaten(stepPath: string, step: StepNode): void {
+    if (step.undo === null || step.undo.kind === "none" || this.#isManual(stepPath)) return;
+    const { dos, undos } = this.#rows(stepPath);
+    if (dos.length !== undos.length) this.#wrong(`I-13: ${stepPath} lost, but was not undone`);
   }
 
   #checkCompensated(): void {
     const { state, definition } = this.#instance;
-    for (const [place, record] of Object.entries(state.records)) {
-      const step = stepAt(definition, place);
-      if (this.#isManual(place)) continue;
-      const { dos, undos } = this.#rows(place);
+    for (const [stepPath, record] of Object.entries(state.records)) {
+      const step = stepAt(definition, stepPath);
+      if (this.#isManual(stepPath)) continue;
+      const { dos, undos } = this.#rows(stepPath);
       if (step === undefined) {
         if (dos.length !== undos.length)
-          this.#wrong(`${place} was done, is not in the definition and was not undone`);
+          this.#wrong(`${stepPath} was done, is not in the definition and was not undone`);
         continue;
       }
-      if (step.pivot && dos.length > 0) this.#wrong(`S-22: the pivot ${place} was done anyway`);
+      if (step.pivot && dos.length > 0) this.#wrong(`S-22: the pivot ${stepPath} was done anyway`);
       if (step.undo === null || step.undo.kind === "none") continue;
-      if (dos.length !== undos.length) this.#wrong(`I-13, I-17: ${place} was done and not undone`);
+      if (dos.length !== undos.length) this.#wrong(`I-13, I-17: ${stepPath} was done and not undone`);
       if (step.undo.kind !== "child") continue;
       for (const id of record.ids) {
         const child = this.#simulation.instances.get(id);
         if (child === undefined || child.status === "compensated") continue;
         if (isRecalled(child, "compensated")) continue;
-        this.#wrong(`S-20: child ${place} is ${child.status}`);
+        this.#wrong(`S-20: child ${stepPath} is ${child.status}`);
       }
     }
     this.#checkOrder();
@@ -165,18 +166,18 @@ class Check {
   // first or because it succeeded after the wait had ended, is not part of that order.
   #checkOrder(): void {
     const { state, definition } = this.#instance;
-    const pairs = Object.entries(state.records).flatMap(([place, { unit, undo }]) => {
-      const [{ dos, undos }, step] = [this.#rows(place), stepAt(definition, place)];
+    const pairs = Object.entries(state.records).flatMap(([stepPath, { unit, undo }]) => {
+      const [{ dos, undos }, step] = [this.#rows(stepPath), stepAt(definition, stepPath)];
       const [did, undid] = [dos[0]?.nr, undos[0]?.nr];
-      const alone = this.#isManual(place) || hasLostRace(state, place) || (undo?.epoch ?? 1) > 1;
+      const alone = this.#isManual(stepPath) || hasLostRace(state, stepPath) || (undo?.epoch ?? 1) > 1;
       return step === undefined || did === undefined || undid === undefined || alone
         ? []
-        : [{ place, unit, did, undid }];
+        : [{ stepPath, unit, did, undid }];
     });
     for (const a of pairs) {
       for (const b of pairs) {
         if (a.unit !== b.unit && a.did < b.did && b.did < a.undid && a.undid < b.undid) {
-          this.#wrong(`I-13: ${a.place} was undone before ${b.place}, which came after it`);
+          this.#wrong(`I-13: ${a.stepPath} was undone before ${b.stepPath}, which came after it`);
         }
       }
     }
@@ -206,8 +207,8 @@ export function watch(
   for (const { note } of decision.changes) if (note !== undefined) simulation.reached.add(note);
   watchCommands(instance, decision, wrong);
   watchIncidents(instance, decision, wrong);
-  for (const [place, record] of Object.entries(decision.state.records)) {
-    if (stepAt(instance.definition, place) !== undefined) watchWinners(instance, place, record, wrong);
+  for (const [stepPath, record] of Object.entries(decision.state.records)) {
+    if (stepAt(instance.definition, stepPath) !== undefined) watchWinners(instance, stepPath, record, wrong);
   }
   if (instance.state.pivoted && decision.state.direction === "backward")
     wrong("S-22: turned back past the pivot");
@@ -234,7 +235,7 @@ function watchIncidents({ incidents, status }: Instance, decision: Decision, wro
     wrong(`I-13: ${status} → ${decision.status} with ${open} open incidents`);
   if (count("close incident") > incidents.length) wrong("an incident is closed that was not open");
   for (const effect of decision.effects) {
-    if (effect.kind === "open incident" && effect.places.length === 0)
+    if (effect.kind === "open incident" && effect.stepPaths.length === 0)
       wrong("an incident that names no step");
   }
 }
@@ -248,8 +249,13 @@ const after: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** One end for each epoch; what a late success changes after the fact is counted by the epoch of its undo. */
-function watchWinners({ state, winners }: Instance, place: string, record: StepRecord, wrong: Wrong): void {
-  const old = state.records[place];
+function watchWinners(
+  { state, winners }: Instance,
+  stepPath: string,
+  record: StepRecord,
+  wrong: Wrong,
+): void {
+  const old = state.records[stepPath];
   const won = (of: string, was: string | undefined, is: string): void => {
     if (was !== undefined && was !== "in_progress") {
       if (was !== is && !(after[was] ?? []).includes(is)) wrong(`I-16: ${of} was ${was} and is ${is}`);
@@ -261,9 +267,9 @@ function watchWinners({ state, winners }: Instance, place: string, record: StepR
     if (count > 1) wrong(`I-16: ${of} ended ${count} times`);
   };
   const sameEpoch = old === undefined || old.epoch === record.epoch;
-  won(`${place} #${record.epoch}`, sameEpoch ? old?.status : undefined, record.status);
+  won(`${stepPath} #${record.epoch}`, sameEpoch ? old?.status : undefined, record.status);
   const { undo } = record;
   if (undo === undefined) return;
   const sameUndo = old?.undo?.epoch === undo.epoch;
-  won(`undo of ${place} #${undo.epoch}`, sameUndo ? old.undo?.status : undefined, undo.status);
+  won(`undo of ${stepPath} #${undo.epoch}`, sameUndo ? old.undo?.status : undefined, undo.status);
 }

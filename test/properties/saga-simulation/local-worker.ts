@@ -16,7 +16,7 @@ export interface Instance {
   readonly id: string;
   readonly definition: SagaDefinition;
   readonly input: Json;
-  readonly parent: { readonly id: string; readonly place: string } | null;
+  readonly parent: { readonly id: string; readonly stepPath: string } | null;
   status: SagaStatus;
   /** Where it has been. */
   readonly rested: Set<SagaStatus>;
@@ -27,7 +27,7 @@ export interface Instance {
   version: number;
   /** Places of open incidents. */
   incidents: (readonly string[])[];
-  /** What a person decided, by place. */
+  /** Decisions of operators, by step path. */
   readonly byHand: Set<string>;
   /** Counts winners: of what, and of which epoch. */
   readonly winners: Map<string, number>;
@@ -97,11 +97,11 @@ export class LocalWorker {
   #inside(instance: Instance, process: Process, work: LocalWork): void {
     const simulation = this.#simulation;
     if (process.down) return;
-    const { place, undo, epoch, attempt } = work;
-    const effort = undo ? instance.state.records[place]?.undo : instance.state.records[place];
+    const { stepPath, undo, epoch, attempt } = work;
+    const effort = undo ? instance.state.records[stepPath]?.undo : instance.state.records[stepPath];
     process.running.delete(formatWork(work));
     if (effort?.status !== "in_progress" || effort.epoch !== epoch || effort.attempt !== attempt) return;
-    const input = { kind: "worked", place, undo, epoch, attempt } as const;
+    const input = { kind: "worked", stepPath, undo, epoch, attempt } as const;
     if (simulation.trouble(10)) {
       const permanent = simulation.choices.chance(30);
       simulation.apply(instance, {
@@ -111,15 +111,15 @@ export class LocalWorker {
       return;
     }
     const outcome = undo
-      ? simulation.service.undo(instance.id, place, "done", epoch, true)
-      : (simulation.service.inside(instance.id, place),
-        { kind: "done", result: { round: readRound(place) } } as const);
+      ? simulation.service.undo(instance.id, stepPath, "done", epoch, true)
+      : (simulation.service.inside(instance.id, stepPath),
+        { kind: "done", result: { round: readRound(stepPath) } } as const);
     simulation.apply(instance, { ...input, outcome });
   }
 
   #outside(instance: Instance, process: Process, work: LocalWork): void {
     const simulation = this.#simulation;
-    const plain = simulation.findParticipant(work.place) === "plain";
+    const plain = simulation.findParticipant(work.stepPath) === "plain";
     const report = (outcome: WorkOutcome): void => this.#reportOutcome(instance, process, work, outcome);
     const afterwards = (delayMs: number, run: () => void): void =>
       simulation.at(delayMs, () => {
@@ -165,13 +165,13 @@ export class LocalWorker {
     }
   }
 
-  #do({ id }: Instance, { place, undo, epoch }: LocalWork): WorkOutcome {
+  #do({ id }: Instance, { stepPath, undo, epoch }: LocalWork): WorkOutcome {
     const { service } = this.#simulation;
     const handling: Handling = this.#simulation.trouble(8) ? "refuse" : "done";
     const outcome = undo
-      ? service.undo(id, place, handling, epoch, this.#simulation.findParticipant(place) !== "plain")
-      : service.do(id, place, handling);
-    this.#simulation.log(() => `${id} ${undo ? "undo" : "do"} ${place} outside → ${outcome.kind}`);
+      ? service.undo(id, stepPath, handling, epoch, this.#simulation.findParticipant(stepPath) !== "plain")
+      : service.do(id, stepPath, handling);
+    this.#simulation.log(() => `${id} ${undo ? "undo" : "do"} ${stepPath} outside → ${outcome.kind}`);
     return outcome;
   }
 
@@ -197,10 +197,10 @@ export class LocalWorker {
   }
 }
 
-function workedInput({ place, undo, epoch, attempt }: LocalWork, outcome: WorkOutcome): SagaInput {
-  return { kind: "worked", place, undo, epoch, attempt, outcome };
+function workedInput({ stepPath, undo, epoch, attempt }: LocalWork, outcome: WorkOutcome): SagaInput {
+  return { kind: "worked", stepPath, undo, epoch, attempt, outcome };
 }
 
-function formatWork({ place, undo, epoch, attempt }: LocalWork): string {
-  return `${place} ${undo ? "undo" : "do"} ${epoch}.${attempt}`;
+function formatWork({ stepPath, undo, epoch, attempt }: LocalWork): string {
+  return `${stepPath} ${undo ? "undo" : "do"} ${epoch}.${attempt}`;
 }

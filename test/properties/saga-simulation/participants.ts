@@ -6,7 +6,7 @@ import type { Simulation } from "./simulation.ts";
 export interface Row {
   readonly nr: number;
   readonly sagaId: string;
-  readonly place: string;
+  readonly stepPath: string;
   readonly what: "do" | "undo";
   /** The epoch of the undo that did it. */
   readonly epoch: number;
@@ -15,12 +15,12 @@ export interface Row {
 export class Ledger {
   readonly rows: Row[] = [];
 
-  write(sagaId: string, place: string, what: Row["what"], epoch = 1): void {
-    this.rows.push({ nr: this.rows.length + 1, sagaId, place, what, epoch });
+  write(sagaId: string, stepPath: string, what: Row["what"], epoch = 1): void {
+    this.rows.push({ nr: this.rows.length + 1, sagaId, stepPath, what, epoch });
   }
 
-  of(sagaId: string, place: string): readonly Row[] {
-    return this.rows.filter((row) => row.sagaId === sagaId && row.place === place);
+  of(sagaId: string, stepPath: string): readonly Row[] {
+    return this.rows.filter((row) => row.sagaId === sagaId && row.stepPath === stepPath);
   }
 }
 
@@ -41,8 +41,8 @@ const done = (result?: Json): WorkOutcome => ({ kind: "done", result });
 const refused: WorkOutcome = { kind: "refused", error: "the answer is no" };
 const givenUp: WorkOutcome = { kind: "failed", error: "exhausted: it failed too often" };
 
-export function readRound(place: string): number {
-  return Number(/(\d+)$/.exec(place.split("@")[1] ?? "1")?.[1] ?? 1);
+export function readRound(stepPath: string): number {
+  return Number(/(\d+)$/.exec(stepPath.split("@")[1] ?? "1")?.[1] ?? 1);
 }
 
 /** A consumer as ours are: once per message, undo once, never do after undo, repeat only what was not done. */
@@ -58,7 +58,7 @@ export class OurConsumer {
 
   /** The reply; undefined for a duplicate, which is not answered again. */
   receive(command: Command, handling: Handling): WorkOutcome | undefined {
-    const { id, undoes, supersedes, sagaId, place, undo, epoch } = command;
+    const { id, undoes, supersedes, sagaId, stepPath, undo, epoch } = command;
     const before = this.#inbox.get(id);
     if (before?.buried === true) this.#reached.add("a do after its undo");
     if (before !== undefined) return undefined;
@@ -83,9 +83,9 @@ export class OurConsumer {
     }
     this.#markDead(supersedes?.ids, undoes?.ids);
     for (const { seen } of taken) seen.undoneBy = id;
-    const result = undo ? undefined : { round: readRound(place) };
+    const result = undo ? undefined : { round: readRound(stepPath) };
     this.#inbox.set(id, { effect: true, ...(result === undefined ? {} : { result }) });
-    this.#ledger.write(sagaId, place, undo ? "undo" : "do", epoch);
+    this.#ledger.write(sagaId, stepPath, undo ? "undo" : "do", epoch);
     return done(result);
   }
 
@@ -112,8 +112,8 @@ export class KeyedService {
     this.#ledger = ledger;
   }
 
-  do(sagaId: string, place: string, handling: Handling): WorkOutcome {
-    const key = `${sagaId}:${place}`;
+  do(sagaId: string, stepPath: string, handling: Handling): WorkOutcome {
+    const key = `${sagaId}:${stepPath}`;
     const known = this.#known.get(key);
     if (known === "cancelled") return { kind: "failed", error: "cancelled before", permanent: true };
     if (known === "refused") return refused;
@@ -121,26 +121,26 @@ export class KeyedService {
       if (handling === "give up") return givenUp;
       this.#known.set(key, handling === "refuse" ? "refused" : "done");
       if (handling === "refuse") return refused;
-      this.#ledger.write(sagaId, place, "do");
+      this.#ledger.write(sagaId, stepPath, "do");
     }
-    return done({ round: readRound(place) });
+    return done({ round: readRound(stepPath) });
   }
 
   /** `cancels`: what has not come yet will not be done when it comes. */
-  undo(sagaId: string, place: string, handling: Handling, epoch: number, cancels: boolean): WorkOutcome {
+  undo(sagaId: string, stepPath: string, handling: Handling, epoch: number, cancels: boolean): WorkOutcome {
     if (handling !== "done") return handling === "refuse" ? refused : givenUp;
-    const key = `${sagaId}:${place}`;
+    const key = `${sagaId}:${stepPath}`;
     if (this.#known.get(key) === "done") {
       this.#known.set(key, "undone");
-      this.#ledger.write(sagaId, place, "undo", epoch);
+      this.#ledger.write(sagaId, stepPath, "undo", epoch);
     } else if (cancels && this.#known.get(key) === undefined) this.#known.set(key, "cancelled");
     return done();
   }
 
   /** A step inside the saga's own transaction. */
-  inside(sagaId: string, place: string): void {
-    this.#known.set(`${sagaId}:${place}`, "done");
-    this.#ledger.write(sagaId, place, "do");
+  inside(sagaId: string, stepPath: string): void {
+    this.#known.set(`${sagaId}:${stepPath}`, "done");
+    this.#ledger.write(sagaId, stepPath, "do");
   }
 }
 
@@ -169,13 +169,13 @@ export class Network {
     const outcome = this.#handleCommand(command, handling);
     simulation.log(
       () =>
-        `command ${command.id} (${command.undo ? "undo" : "do"} ${command.place}) → ${outcome?.kind ?? "duplicate"}`,
+        `command ${command.id} (${command.undo ? "undo" : "do"} ${command.stepPath}) → ${outcome?.kind ?? "duplicate"}`,
     );
     // A person may bring a dead letter back to life, long after.
     if (handling === "give up" && simulation.trouble(15)) this.#deliverLater(command);
     if (outcome === undefined) return;
     // The reply of a participant without memory must at least arrive.
-    const mustArrive = outcome.kind === "done" && simulation.findParticipant(command.place) === "plain";
+    const mustArrive = outcome.kind === "done" && simulation.findParticipant(command.stepPath) === "plain";
     if (!mustArrive && simulation.trouble(5)) return simulation.log(() => `reply to ${command.id} is lost`);
     this.#reply(command, outcome);
     if (simulation.trouble(8)) this.#reply(command, outcome);
@@ -193,11 +193,11 @@ export class Network {
 
   #handleCommand(command: Command, handling: Handling): WorkOutcome | undefined {
     const { consumer, service } = this.#simulation;
-    const { sagaId, place, undo, epoch } = command;
-    const participant = this.#simulation.findParticipant(place);
+    const { sagaId, stepPath, undo, epoch } = command;
+    const participant = this.#simulation.findParticipant(stepPath);
     if (participant === "ours") return consumer.receive(command, handling);
     return undo
-      ? service.undo(sagaId, place, handling, epoch, participant === "keyed")
-      : service.do(sagaId, place, handling);
+      ? service.undo(sagaId, stepPath, handling, epoch, participant === "keyed")
+      : service.do(sagaId, stepPath, handling);
   }
 }

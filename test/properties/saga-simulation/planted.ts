@@ -29,9 +29,9 @@ export const planted = {
 
   "an undo that came too early counts": (definition, snapshot, input, ports) => {
     const decision = decide(definition, snapshot, input, ports);
-    const records = Object.entries(decision.state.records).map(([place, record]) => {
+    const records = Object.entries(decision.state.records).map(([stepPath, record]) => {
       const undo = record.undo && { ...record.undo, countsFrom: undefined };
-      return [place, { ...record, undo }] as const;
+      return [stepPath, { ...record, undo }] as const;
     });
     return { ...decision, state: { ...decision.state, records: Object.fromEntries(records) } };
   },
@@ -112,7 +112,7 @@ export const planted = {
     const decision = decide(definition, snapshot, input, ports);
     const [first] = decision.effects.filter(({ kind }) => kind === "send");
     if (first?.kind !== "send" || first.undo || decision.ignored !== undefined) return decision;
-    const { [first.place]: _, ...records } = decision.state.records;
+    const { [first.stepPath]: _, ...records } = decision.state.records;
     return { ...decision, state: { ...decision.state, records } };
   },
 
@@ -152,43 +152,50 @@ function pretendUndone(
       ([, { outcome, undo }]) => outcome === "unknown" && undo?.status === "in_progress",
     );
     if (found === undefined || decision.ignored !== undefined) return decision;
-    const [place, { undo }] = found;
+    const [stepPath, { undo }] = found;
     const { epoch = 1, attempt = 1 } = undo ?? {};
-    const input: SagaInput = { kind: "worked", place, undo: true, epoch, attempt, outcome: { kind: "done" } };
+    const input: SagaInput = {
+      kind: "worked",
+      stepPath,
+      undo: true,
+      epoch,
+      attempt,
+      outcome: { kind: "done" },
+    };
     const next = decide(definition, { ...snapshot, state, status }, input, ports);
     const kept = decision.effects.filter(
-      (effect) => !(effect.kind === "send" && effect.undo && effect.place === place),
+      (effect) => !(effect.kind === "send" && effect.undo && effect.stepPath === stepPath),
     );
     decision = {
       ...next,
       effects: [...kept, ...next.effects],
       changes: [...decision.changes, ...next.changes],
     };
-    const record = decision.state.records[place];
+    const record = decision.state.records[stepPath];
     if (record?.undo !== undefined) record.undo.ids = [];
   }
 }
 
-function reverseTimes(state: SagaState, places: readonly string[]): SagaState {
-  const records = Object.entries(state.records).map(([place, record]) => {
-    const unit = places.includes(place) ? -record.unit : record.unit;
-    return [place, { ...record, unit }] as const;
+function reverseTimes(state: SagaState, stepPaths: readonly string[]): SagaState {
+  const records = Object.entries(state.records).map(([stepPath, record]) => {
+    const unit = stepPaths.includes(stepPath) ? -record.unit : record.unit;
+    return [stepPath, { ...record, unit }] as const;
   });
   return { ...state, records: Object.fromEntries(records) };
 }
 
 function withoutUnknownPivots(snapshot: Snapshot): Snapshot {
-  const records = Object.entries(snapshot.state.records).map(([place, record]) => {
-    const unknown = place.startsWith("p") && record.status === "failed" && record.outcome === "unknown";
-    return [place, unknown ? { ...record, outcome: "not_done" as const } : record] as const;
+  const records = Object.entries(snapshot.state.records).map(([stepPath, record]) => {
+    const unknown = stepPath.startsWith("p") && record.status === "failed" && record.outcome === "unknown";
+    return [stepPath, unknown ? { ...record, outcome: "not_done" as const } : record] as const;
   });
   return { ...snapshot, state: { ...snapshot.state, records: Object.fromEntries(records) } };
 }
 
 function timedOut(snapshot: Snapshot, sinceMs: number): Snapshot {
-  const records = Object.entries(snapshot.state.records).map(([place, record]) => {
+  const records = Object.entries(snapshot.state.records).map(([stepPath, record]) => {
     const late = record.status === "completed" && record.ids.length > 0 && record.startedAtMs < sinceMs;
-    return [place, late ? { ...record, status: "failed" as const } : record] as const;
+    return [stepPath, late ? { ...record, status: "failed" as const } : record] as const;
   });
   return { ...snapshot, state: { ...snapshot.state, records: Object.fromEntries(records) } };
 }

@@ -90,8 +90,8 @@ export class Simulation {
     this.log(() => `VIOLATION ${text}`);
   }
 
-  findParticipant(place: string): Participant {
-    return this.#participants.get(stripRound(place)) ?? "keyed";
+  findParticipant(stepPath: string): Participant {
+    return this.#participants.get(stripRound(stepPath)) ?? "keyed";
   }
 
   /** Something goes wrong, more often in bad weather. */
@@ -182,11 +182,18 @@ export class Simulation {
       case "send":
         return this.#network.send({ ...effect, sagaId: instance.id });
       case "start child": {
-        const { place, id, definition, input } = effect;
-        if (this.start(definition, input as Json, { id: instance.id, place }, id)) return;
-        const { epoch = 1, attempt = 1 } = instance.state.records[place] ?? {};
+        const { stepPath, id, definition, input } = effect;
+        if (this.start(definition, input as Json, { id: instance.id, stepPath }, id)) return;
+        const { epoch = 1, attempt = 1 } = instance.state.records[stepPath] ?? {};
         const outcome = { kind: "failed", error: "exists", certain: true, permanent: true } as const;
-        return this.sendInput(instance.id, { kind: "worked", place, undo: false, epoch, attempt, outcome });
+        return this.sendInput(instance.id, {
+          kind: "worked",
+          stepPath,
+          undo: false,
+          epoch,
+          attempt,
+          outcome,
+        });
       }
       case "revoke child":
         return this.sendInput(effect.id, { kind: "revoke" });
@@ -201,7 +208,7 @@ export class Simulation {
         });
       }
       case "open incident":
-        instance.incidents = [effect.places]; // an open one names other steps from now on
+        instance.incidents = [effect.stepPaths]; // an open one names other steps from now on
         return undefined;
       case "close incident":
         instance.incidents.pop();
@@ -241,21 +248,22 @@ export class Simulation {
 
   #operate(instance: Instance): void {
     const by = { actor: "ann", reason: "test" };
-    const place = instance.incidents[0]?.[0];
+    const stepPath = instance.incidents[0]?.[0];
     const kind = this.choices.of(["retry", "retry", "settle", "skip"]);
-    if (place === undefined) return;
-    if (kind === "retry") this.apply(instance, this.choices.chance(50) ? { kind, place, by } : { kind, by });
-    else this.decideManually(instance, place, kind);
+    if (stepPath === undefined) return;
+    if (kind === "retry")
+      this.apply(instance, this.choices.chance(50) ? { kind, stepPath, by } : { kind, by });
+    else this.decideManually(instance, stepPath, kind);
   }
 
-  decideManually(instance: Instance, place: string, kind: "settle" | "skip"): void {
+  decideManually(instance: Instance, stepPath: string, kind: "settle" | "skip"): void {
     const by = { actor: "ann", reason: "test" };
-    if (this.apply(instance, { kind, place, by }).ignored === undefined) instance.byHand.add(place);
+    if (this.apply(instance, { kind, stepPath, by }).ignored === undefined) instance.byHand.add(stepPath);
   }
 }
 
 function describe({ status, effects, changes }: Decision): string {
-  const notes = changes.map(({ place, to, note }) => [place, to, note].filter(Boolean).join(" "));
+  const notes = changes.map(({ stepPath, to, note }) => [stepPath, to, note].filter(Boolean).join(" "));
   const sent = effects.map((effect) => ("id" in effect ? `${effect.kind} ${effect.id}` : effect.kind));
   return `${status} [${notes.join("; ")}] {${sent.join("; ")}}`;
 }
@@ -313,7 +321,7 @@ function rescue(simulation: Simulation): void {
     const parked = [...simulation.instances.values()].find(({ status }) => status === "failed");
     if (parked === undefined) break;
     const before = parked.version;
-    for (const place of parked.incidents[0] ?? []) simulation.decideManually(parked, place, "settle");
+    for (const stepPath of parked.incidents[0] ?? []) simulation.decideManually(parked, stepPath, "settle");
     if (parked.version === before) break;
     simulation.run();
   }

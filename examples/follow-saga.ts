@@ -1,16 +1,4 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Bus } from "sagabox";
-
-// #region ended
-/** Waits until a saga has ended, or needs a person. */
-export async function waitForEnd({ sagas }: Bus, sagaId: string): Promise<string> {
-  for (;;) {
-    const { status } = await sagas.show(sagaId);
-    if (["completed", "compensated", "failed"].includes(status)) return status;
-    await sleep(20);
-  }
-}
-// #endregion ended
 
 // #region history
 /** What became of its steps, in order. */

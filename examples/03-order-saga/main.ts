@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { createBus, type Bus } from "sagabox";
 import { startEmbeddedPostgres } from "sagabox/embedded";
-import { waitForEnd, readHistory } from "../follow-saga.ts";
+import { readHistory } from "../follow-saga.ts";
 import { placeOrder } from "./order-saga.ts";
 import { paymentService, shippingService, stockService } from "./services.ts";
 
@@ -36,7 +36,8 @@ for (const customerId of ["ann", "declined-bob", "slow-carl", "remote-eve"]) {
   const order = { orderId: randomUUID(), customerId, sku: "tea", cents: 1250 };
   const { sagaId } = await orders.transaction((tx) => orders.start(tx, placeOrder, order));
   // #endregion start
-  console.log(`The order of ${customerId} is ${await waitForEnd(orders, sagaId)}:`);
+  const { status } = await orders.sagas.result(placeOrder, sagaId, { timeout: "1m" });
+  console.log(`The order of ${customerId} is ${status}:`);
   for (const line of await readHistory(orders, sagaId)) console.log(`  ${line}`);
 }
 

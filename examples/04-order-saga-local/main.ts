@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { createBus } from "sagabox";
 import { startEmbeddedPostgres } from "sagabox/embedded";
-import { waitForEnd, readHistory } from "../follow-saga.ts";
+import { readHistory } from "../follow-saga.ts";
 import { bank } from "./bank.ts";
 import { placeOrder } from "./order-saga.ts";
 // #endregion imports
@@ -31,7 +31,8 @@ async function order(customerId: string): Promise<void> {
   const { sagaId } = await bus.transaction((tx) =>
     bus.start(tx, placeOrder, { orderId, customerId, cents: 1250 }),
   );
-  console.log(`The order of ${customerId} is ${await waitForEnd(bus, sagaId)}:`);
+  const { status } = await bus.sagas.result(placeOrder, sagaId, { timeout: "1m" });
+  console.log(`The order of ${customerId} is ${status}:`);
   for (const line of await readHistory(bus, sagaId)) console.log(`  ${line}`);
 }
 

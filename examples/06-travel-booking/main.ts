@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { createBus, type Bus } from "sagabox";
 import { startEmbeddedPostgres } from "sagabox/embedded";
-import { waitForEnd, readHistory } from "../follow-saga.ts";
+import { readHistory } from "../follow-saga.ts";
 import { held } from "./partners.ts";
 import { flightService, hotelService } from "./services.ts";
 import { bookTrip } from "./trip-saga.ts";
@@ -28,7 +28,8 @@ for (const bus of [agency, flights, hotels]) await bus.run();
 async function book(traveller: string, wish: { nights: number; insured: boolean }): Promise<void> {
   const trip = { tripId: randomUUID(), traveller, to: "Lisbon", ...wish };
   const { sagaId } = await agency.transaction((tx) => agency.start(tx, bookTrip, trip));
-  console.log(`The trip of ${traveller} is ${await waitForEnd(agency, sagaId)}:`);
+  const { status } = await agency.sagas.result(bookTrip, sagaId, { timeout: "1m" });
+  console.log(`The trip of ${traveller} is ${status}:`);
   // What runs side by side ends in any order; the names decide what is printed first.
   for (const line of (await readHistory(agency, sagaId)).toSorted()) console.log(`  ${line}`);
 }

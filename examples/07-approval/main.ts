@@ -2,7 +2,6 @@ import { randomUUID } from "node:crypto";
 import pg from "pg";
 import { createBus, type Bus } from "sagabox";
 import { startEmbeddedPostgres } from "sagabox/embedded";
-import { waitForEnd } from "../follow-saga.ts";
 import { approveExpense, ExpenseDecided } from "./approval-saga.ts";
 import { mail } from "./mail.ts";
 
@@ -29,7 +28,7 @@ async function submit(bus: Bus, employee: string): Promise<{ expenseId: string; 
 }
 
 async function report(bus: Bus, employee: string, expenseId: string, sagaId: string): Promise<void> {
-  const status = await waitForEnd(bus, sagaId);
+  const { status } = await bus.sagas.result(approveExpense, sagaId, { timeout: "1m" });
   const { rows } = await pool.query<{ state: string }>("select state from expense where id = $1", [
     expenseId,
   ]);

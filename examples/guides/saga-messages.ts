@@ -34,3 +34,13 @@ export function startOnEvent(bus: Bus): void {
   );
   // #endregion start-on
 }
+
+// #region result
+/** For the handler of an HTTP request: starts the saga and answers with its result. */
+export async function placeOrder(bus: Bus, orderId: string, sku: string): Promise<string> {
+  const { sagaId } = await bus.transaction((tx) => tx.start(fulfilOrder, { orderId, sku }));
+  const result = await bus.sagas.result(fulfilOrder, sagaId, { timeout: "10s" });
+  if (result.status === "completed") return `reserved as ${result.steps.reserve.reservationId}`;
+  return `not possible: ${result.error}`;
+}
+// #endregion result

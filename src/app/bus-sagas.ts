@@ -14,8 +14,16 @@ import type {
   skipStep,
   StuckOptions,
 } from "../admin/index.ts";
-import type { AnyEvent, InputOf } from "../message/index.ts";
-import { instanceDiagram, instanceTimeline, type SagaDefinition } from "../saga/index.ts";
+import { SagaboxError } from "../errors/index.ts";
+import { type AnyEvent, currentMessageContext, type InputOf } from "../message/index.ts";
+import {
+  instanceDiagram,
+  instanceTimeline,
+  type ResultOptions,
+  type SagaDefinition,
+  type SagaResult,
+} from "../saga/index.ts";
+import { isInsideTransaction } from "./bus-transaction.ts";
 import { loadAdmin, type AdminOperations } from "./load-admin.ts";
 import type { Parts } from "./parts.ts";
 import type { SagaNews } from "./saga-watch.ts";
@@ -28,7 +36,8 @@ export function busSagas({
   settings,
   sagas,
   sagaWatch,
-}: Pick<Parts, "database" | "settings" | "sagas" | "sagaWatch">) {
+  sagaResults,
+}: Pick<Parts, "database" | "settings" | "sagas" | "sagaWatch" | "sagaResults">) {
   let admin: SagaAdmin | undefined;
   const withAdmin = async <T>(
     work: (operations: AdminOperations, admin: SagaAdmin) => Promise<T>,
@@ -46,6 +55,19 @@ export function busSagas({
   return {
     /** Calls `listener` for every step and status change made by this process. Returns a function that unsubscribes. */
     watch: (listener: (news: SagaNews) => void): (() => void) => sagaWatch.listen(listener),
+    /**
+     * Waits until a saga has ended and resolves with its result, or with the failure because of which it was undone or
+     * waits for an operator. Works in every process. Throws SAGA_RESULT_TIMEOUT if `timeout` passes before,
+     * SAGA_NOT_FOUND if there is no such instance, and REQUEST_IN_TRANSACTION in a handler or `bus.transaction()`.
+     */
+    result: async <R>(
+      saga: { readonly definition: SagaDefinition; readonly "~saga": { readonly results: R } },
+      sagaId: string,
+      options: ResultOptions,
+    ): Promise<SagaResult<R>> => {
+      if (currentMessageContext() !== undefined || isInsideTransaction()) throw waitInTransaction();
+      return sagaResults.wait(saga.definition.name, sagaId, options) as Promise<SagaResult<R>>;
+    },
     /** Lists instances that match the filter. */
     list: (filter?: SagaFilter) => withAdmin((use, admin) => use.listSagas(admin, filter)),
     /** Returns one instance with its steps. Throws if it does not exist. */
@@ -95,4 +117,12 @@ export function busSagas({
       return withHint((use, admin) => use.signalSaga(admin, target, event, data, { ...options, id }));
     },
   };
+}
+
+function waitInTransaction(): SagaboxError {
+  return new SagaboxError(
+    "REQUEST_IN_TRANSACTION",
+    "sagas.result must not be called inside a handler or bus.transaction(): it would wait while holding their connection " +
+      "and locks. Wait after the transaction, or let the saga publish an event at its end.",
+  );
 }

@@ -31,7 +31,7 @@ import {
 } from "../privacy/index.ts";
 import { Replies, replyConsumer, Requests } from "../requests/index.ts";
 import { randomBytes, systemClock } from "../runtime/index.ts";
-import { Sagas } from "../saga/index.ts";
+import { SagaResults, Sagas } from "../saga/index.ts";
 import {
   type Database,
   leasedStatementMs,
@@ -87,6 +87,7 @@ export interface Parts {
   readonly requests: Requests;
   readonly sagas: Sagas;
   readonly sagaWatch: SagaWatch;
+  readonly sagaResults: SagaResults;
   readonly flows: Flows;
   /** Undefined without a key ring. */
   readonly privacy: PrivacyEngine | undefined;
@@ -247,6 +248,13 @@ export function wireParts(
     requests,
     sagas,
     sagaWatch: watch,
+    sagaResults: new SagaResults({
+      engine: sagas.engine,
+      database: leased,
+      channel,
+      observer,
+      listen: (onChanged) => watch.listen((news) => news.kind === "changed" && onChanged(news.id, news.to)),
+    }),
     flows: new Flows({ database, schema, registry }),
     privacy,
   };

@@ -46,6 +46,16 @@ test("a handler and a transaction start sagas", () => {
   void bus.transaction((tx) => tx.start(placeOrder, { orderId: "o" }));
 });
 
+test("a saga has a typed result", async () => {
+  const result = await bus.sagas.result(placeOrder, "id", { timeout: "5s" });
+  // @ts-expect-error the saga may have failed
+  void result.steps;
+  if (result.status === "completed") expectTypeOf(result.steps.book.booked).toBeBoolean();
+  else expectTypeOf(result.error).toBeString();
+  // @ts-expect-error a wait has an end
+  void bus.sagas.result(placeOrder, "id", {});
+});
+
 test("an event starts a saga with an input of the right type", () => {
   bus.startOn(Placed, placeOrder, ({ data }) => data);
   bus.startOn(Placed, placeOrder, async ({ data }) => (data.orderId === "" ? undefined : data));

@@ -288,7 +288,8 @@ export class Worker {
   }
 
   async #stop(): Promise<StopResult> {
-    const { settings, observer, sender, wakeUp, admission, transport, database, requests } = this.#parts;
+    const { settings, observer, sender, wakeUp, admission, transport, database, requests, sagaResults } =
+      this.#parts;
     const began = systemClock.monotonicMs();
     observer.emit("worker.stopping", { worker: settings.worker });
     // A service that fails to stop must not keep the remaining ones running.
@@ -302,7 +303,11 @@ export class Worker {
     };
     const work = async (): Promise<StopResult> => {
       await this.#starting?.catch(() => undefined); // a failed start has stopped its services already
-      await Promise.all([stopQuietly(() => requests.close()), stopQuietly(() => this.#supervisor?.stop())]);
+      await Promise.all([
+        stopQuietly(() => requests.close()),
+        stopQuietly(() => sagaResults.close()),
+        stopQuietly(() => this.#supervisor?.stop()),
+      ]);
       await stopQuietly(() => Promise.all([sender.close(), this.#notices.close()]));
       await stopQuietly(() => transport.close());
       await stopQuietly(() => Promise.all([wakeUp.close(), admission.close()]));
@@ -417,12 +422,25 @@ function extrasFor({ optimistic, overflow }: OutboxSettings): readonly Extra[] {
 
 /** Listens to PostgreSQL notifications and wakes the services they concern. */
 function hintListener(parts: Parts): Notifications {
-  const { leased, settings, channel, relay, transport, tables, replies, mover, sagas, observer } = parts;
+  const {
+    leased,
+    settings,
+    channel,
+    relay,
+    transport,
+    tables,
+    replies,
+    mover,
+    sagas,
+    sagaResults,
+    observer,
+  } = parts;
   const local = isLocalTransport(transport) ? transport : tables;
   const onHint = ({ lanes, changed }: Hint): void => {
     if (lanes === undefined) {
       relay.sweepAll();
       replies.wake();
+      sagaResults.wake();
       mover.wake();
       sagas.hint();
     } else if (changed) relay.recheck(lanes);
@@ -436,6 +454,7 @@ function hintListener(parts: Parts): Notifications {
     hear: (payload) => {
       const subject = parseErasureNotice(payload);
       if (subject !== undefined) return parts.privacy?.cache.forget(subject);
+      if (sagaResults.hear(payload)) return;
       const requestId = parseReplyNotice(payload);
       if (requestId === undefined) onHint(decodeHint(payload));
       else replies.wake(requestId);

@@ -92,6 +92,7 @@ export const catalogue = {
   SAGA_NOT_FOUND: "There is no saga instance with this id.",
   SAGA_ACTION_REFUSED: "The action is not possible in the present state of the saga instance.",
   SAGA_CONFLICT: "A saga instance was changed by another worker or operator at the same time.",
+  SAGA_RESULT_TIMEOUT: "A saga did not end within the time that a caller waited for its result.",
   SAGA_STATE_TOO_LARGE: "The state of a saga instance would be larger than allowed.",
 
   PRIVACY_KEYS_MISSING: "Personal data must be encrypted, but there is no key ring.",

@@ -58,6 +58,12 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.read",
       `select ${columns} from ${schema}.saga_instance as instance where instance.id = $1::text`,
     ),
+    // Of the instances that somebody waits for: those that have ended, or wait for an operator.
+    ended: defineStatement(
+      "sagabox.saga.ended",
+      `select ${columns} from ${schema}.saga_instance as instance
+        where instance.id = any($1::text::text[]) and instance.status in ('completed', 'compensated', 'failed')`,
+    ),
     loadByKey: defineStatement(
       "sagabox.saga.load_by_key",
       `select ${columns} from ${schema}.saga_instance as instance

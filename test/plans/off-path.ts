@@ -93,6 +93,7 @@ export const OFF_PATH: Readonly<Record<string, string>> = {
     "outbox.republish_list",
     "outbox.republish_page",
   ]),
+  ...because("wait for the result of a saga; instances are found by primary key", ["saga.ended"]),
   ...because("compare saga definitions when a worker starts", [
     "saga.add_definition",
     "saga.count_unfinished",

@@ -2,7 +2,6 @@
 import { randomUUID } from "node:crypto";
 import { createBus, permanent, refuse, type Bus, type Phase, type Saga } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
-import { waitForEnd } from "../../examples/follow-saga.ts";
 import * as times from "../../examples/guides/saga-times.ts";
 import {
   ChargeCard,
@@ -15,6 +14,7 @@ import { OrderShipped, ParcelScanned, type Bank, type Mail } from "../../example
 import * as sagas from "../../examples/guides/sagas.ts";
 import { temporaryDatabase } from "../support/database.ts";
 import { until } from "../support/relays.ts";
+import { waitForEnd } from "../support/saga-fixture.ts";
 
 /** A bank and a post office that write down what they are asked. */
 function createFixture(): { did: string[]; bank: Bank; mail: Mail; broken: Set<string> } {

@@ -65,6 +65,15 @@ const noted = saga("noted", options)
   .tx("note", async ({ input, tx }) => void (await tx.query("insert into note values ($1)", [input.id])))
   .noUndo("a test");
 
+test("a caller starts a saga and waits for its result", async () => {
+  const { bus } = await setup();
+  bus.register(guide.fulfilOrder);
+  stockService(bus);
+  await bus.run();
+  expect(await guide.placeOrder(bus, "o1", "tea")).toBe("reserved as r-o1");
+  expect(await guide.placeOrder(bus, "o2", "unicorn")).toBe("not possible: there are none");
+});
+
 test("a handler that fails starts no saga; its next attempt starts one", async () => {
   const { bus, publish, instances, notes } = await setup();
   bus.register(noted);

@@ -48,6 +48,16 @@ export interface SagaFixture {
   ) => Promise<{ event_type: string; step: string | null; note: string | null; cause: string }[]>;
 }
 
+/** Waits until a saga has ended, or needs an operator. */
+export async function waitForEnd({ sagas }: Bus, sagaId: string): Promise<string> {
+  let status = "";
+  await until(async () => {
+    ({ status } = await sagas.show(sagaId));
+    return ["completed", "compensated", "failed"].includes(status);
+  });
+  return status;
+}
+
 /** A database and a bus for stories about sagas. */
 export async function sagaFixture(options: Partial<BusOptions> = {}): Promise<SagaFixture> {
   const { pool, url } = await temporaryDatabase({ migrated: true });

@@ -1,0 +1,249 @@
+import { errorText, SagaboxError } from "../errors/index.ts";
+import { type Duration, milliseconds, rejectUnknownKeys } from "../options/index.ts";
+import { after, Loop, withDeadline } from "../runtime/index.ts";
+import { type Database, notify, toArrayLiteral } from "../storage/index.ts";
+import type { Observer } from "../telemetry/index.ts";
+import { collectResults } from "./draft.ts";
+import type { SagaEngine } from "./engine.ts";
+import type { InstanceRow, LoadedInstance } from "./saga-store.ts";
+import { hasLostRace, type SagaState, type SagaStatus } from "./state.ts";
+
+/** How a saga ended. */
+export type SagaResult<R> =
+  | {
+      readonly status: "completed";
+      /** The results of the steps, by name. */
+      readonly steps: R;
+    }
+  | {
+      /** `compensated`: everything was undone. `failed`: the instance waits for a decision of an operator. */
+      readonly status: "compensated" | "failed";
+      /** The step that failed. Null if the saga was cancelled or its deadline passed. */
+      readonly step: string | null;
+      readonly error: string;
+    };
+
+/** Options of `bus.sagas.result()`. */
+export interface ResultOptions {
+  /** How long to wait, from 1 ms to 1 hour. */
+  readonly timeout: Duration | number;
+}
+
+export interface SagaResultsParts {
+  readonly engine: Pick<SagaEngine, "open" | "sql">;
+  readonly database: Database;
+  readonly channel: string;
+  readonly observer: Observer;
+  /** Calls the listener for each saga whose status this process changes, after the commit. Returns a function that ends it. */
+  readonly listen: (listener: (sagaId: string, status: string) => void) => () => void;
+  /** Milliseconds between polls without a hint. Default 1,000. */
+  readonly pollMs?: number;
+}
+
+type Settle = (instance: LoadedInstance | Error) => void;
+
+const ASKED = "saga-asked:";
+const ENDED = "saga-ended:";
+const MAX_IDS_PER_HINT = 100;
+/** Ids that other processes wait for. The oldest are forgotten beyond this number; their waiters poll. */
+const MAX_ASKED = 10_000;
+const GATHER_MS = 5;
+const ENDS: ReadonlySet<string> = new Set<SagaStatus>(["completed", "compensated", "failed"]);
+
+/**
+ * The sagas whose end this process waits for. A process that begins to wait asks all workers by a notification to report
+ * the end of these sagas. Notifications are sent outside of business transactions and only for sagas that are waited for.
+ * All instances are also polled in one statement, because a notification can be lost.
+ */
+export class SagaResults {
+  readonly #parts: SagaResultsParts;
+  readonly #waiting = new Map<string, Set<Settle>>();
+  /** Sagas that another process waits for. */
+  readonly #asked = new Set<string>();
+  readonly #outbox = new Map<string, Set<string>>();
+  readonly #loop: Loop;
+  #stopListening: (() => void) | undefined;
+  #closed = false;
+
+  constructor(parts: SagaResultsParts) {
+    this.#parts = parts;
+    this.#loop = new Loop({
+      step: () => this.#readEnded(),
+      onError: (error) =>
+        parts.observer.emit("storage.failed", {
+          doing: "looking for ended sagas",
+          error: errorText(error).slice(0, 500),
+          retryInMs: 100,
+        }),
+      maxBackoffMs: 2_000,
+    });
+  }
+
+  /**
+   * Waits until the saga has ended or failed. Throws SAGA_RESULT_TIMEOUT if the saga has not ended in time, SAGA_NOT_FOUND
+   * if there is no instance with this id, and BUS_STOPPED if the bus is stopped meanwhile.
+   */
+  async wait(
+    sagaType: string,
+    sagaId: string,
+    { timeout, ...unknown }: ResultOptions,
+  ): Promise<SagaResult<unknown>> {
+    rejectUnknownKeys("sagas.result", unknown, []);
+    const timeoutMs = milliseconds("sagas.result.timeout", timeout, { min: 1, max: 3_600_000 });
+    if (this.#closed) throw stopped();
+    await this.#loop.start();
+    let settle: Settle = () => undefined;
+    const ending = new Promise<LoadedInstance>((resolve, reject) => {
+      settle = (result) => (result instanceof Error ? reject(result) : resolve(result));
+    });
+    this.#add(sagaId, settle);
+    try {
+      const instance = await withDeadline(ending, timeoutMs, () => this.#explainTimeout(sagaId, timeoutMs));
+      if (instance.type !== sagaType) throw notFound(sagaId, `it is an instance of "${instance.type}"`);
+      return toResult(instance);
+    } finally {
+      this.#remove(sagaId, settle);
+    }
+  }
+
+  /** Takes a notification of another process. Returns false if it is not about sagas. */
+  hear(payload: string): boolean {
+    if (payload.startsWith(ENDED)) {
+      if (
+        payload
+          .slice(ENDED.length)
+          .split(",")
+          .some((id) => this.#waiting.has(id))
+      )
+        this.#loop.wake();
+      return true;
+    }
+    if (!payload.startsWith(ASKED)) return false;
+    for (const id of payload.slice(ASKED.length).split(",")) this.#asked.add(id);
+    for (const id of this.#asked) if (this.#asked.size > MAX_ASKED) this.#asked.delete(id);
+    this.#listen();
+    return true;
+  }
+
+  /** Reads the sagas that are waited for. Call it if notifications may have been missed. */
+  wake(): void {
+    if (this.#waiting.size > 0) this.#loop.wake();
+  }
+
+  /** Rejects all waits with BUS_STOPPED. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const id of this.#waiting.keys()) this.#settle(id, stopped());
+    this.#stopListening?.();
+    await this.#loop.stop();
+  }
+
+  #add(sagaId: string, settle: Settle): void {
+    const others = this.#waiting.get(sagaId);
+    if (others !== undefined) others.add(settle);
+    else {
+      this.#waiting.set(sagaId, new Set([settle]));
+      this.#send(ASKED, sagaId);
+    }
+    this.#listen();
+    this.#loop.wake();
+  }
+
+  #remove(sagaId: string, settle: Settle): void {
+    const own = this.#waiting.get(sagaId);
+    own?.delete(settle);
+    if (own?.size === 0) this.#waiting.delete(sagaId);
+  }
+
+  #listen(): void {
+    this.#stopListening ??= this.#parts.listen((sagaId, status) => this.#onChanged(sagaId, status));
+  }
+
+  // An operator can decide about a failed instance, so other processes still want to know its next end.
+  #onChanged(sagaId: string, status: string): void {
+    if (!ENDS.has(status)) return;
+    if (this.#waiting.has(sagaId)) this.#loop.wake();
+    if (this.#asked.delete(sagaId)) this.#send(ENDED, sagaId);
+  }
+
+  /** Sends a hint shortly after, together with others. A hint that fails costs one poll interval. */
+  #send(about: string, sagaId: string): void {
+    const gathered = this.#outbox.get(about);
+    if (gathered !== undefined) return void gathered.add(sagaId);
+    this.#outbox.set(about, new Set([sagaId]));
+    after(GATHER_MS, () => {
+      const ids = [...(this.#outbox.get(about) ?? [])];
+      this.#outbox.delete(about);
+      const { database, channel } = this.#parts;
+      for (let from = 0; from < ids.length && !this.#closed; from += MAX_IDS_PER_HINT) {
+        const payload = about + ids.slice(from, from + MAX_IDS_PER_HINT).join(",");
+        void notify(database, channel, payload).catch(() => undefined);
+      }
+    });
+  }
+
+  async #readEnded(): Promise<number> {
+    if (this.#waiting.size === 0) return Infinity;
+    const { database, engine, pollMs = 1_000 } = this.#parts;
+    const { rows } = await database.run<InstanceRow>(engine.sql.ended, [
+      toArrayLiteral([...this.#waiting.keys()]),
+    ]);
+    for (const row of rows) {
+      const opened = await engine.open(row).catch((error: unknown) => error as Error);
+      this.#settle(row.id, opened ?? erased(row.id));
+    }
+    return this.#waiting.size === 0 ? Infinity : pollMs;
+  }
+
+  #settle(sagaId: string, result: LoadedInstance | Error): void {
+    const waiting = this.#waiting.get(sagaId);
+    this.#waiting.delete(sagaId);
+    for (const settle of waiting ?? []) settle(result);
+  }
+
+  async #explainTimeout(sagaId: string, timeoutMs: number): Promise<never> {
+    const { database, engine } = this.#parts;
+    const { rows } = await database.run<InstanceRow>(engine.sql.read, [sagaId]);
+    const [row] = rows;
+    if (row === undefined) throw notFound(sagaId, "it was never started, or was deleted after its retention");
+    throw new SagaboxError(
+      "SAGA_RESULT_TIMEOUT",
+      `Saga ${sagaId} did not end within ${timeoutMs} ms; it is ${row.status}. It continues: ask for its result again.`,
+    );
+  }
+}
+
+/** The result of an instance that has ended or failed. */
+export function toResult({ status, state }: Pick<LoadedInstance, "status" | "state">): SagaResult<unknown> {
+  if (status === "completed") return { status, steps: { ...collectResults(state) } };
+  return { status: status === "failed" ? status : "compensated", ...findFailure(state) };
+}
+
+function findFailure(state: SagaState): { readonly step: string | null; readonly error: string } {
+  const [mismatch] = Object.entries(state.mismatches ?? {});
+  if (mismatch !== undefined) return { step: mismatch[0], error: mismatch[1] };
+  const latest = Object.entries(state.records).sort(([, a], [, b]) => b.unit - a.unit);
+  for (const [step, { undo }] of latest)
+    if (undo?.status === "failed") return { step, error: undo.error ?? "its undo failed" };
+  const { cause } = state;
+  for (const [step, { outcome, error }] of latest) {
+    if (error === undefined || outcome === "done" || hasLostRace(state, step)) continue;
+    if (cause === undefined || cause.startsWith(`step "${step}" failed`)) return { step, error };
+  }
+  return { step: null, error: cause ?? "it was cancelled" };
+}
+
+function notFound(sagaId: string, why: string): SagaboxError {
+  return new SagaboxError("SAGA_NOT_FOUND", `There is no result for saga ${sagaId}: ${why}.`);
+}
+
+function erased(sagaId: string): SagaboxError {
+  return new SagaboxError(
+    "PRIVACY_ERASED",
+    `Saga ${sagaId} has no result any more: its data subject was erased.`,
+  );
+}
+
+function stopped(): SagaboxError {
+  return new SagaboxError("BUS_STOPPED", "The bus was stopped before the saga had ended.");
+}

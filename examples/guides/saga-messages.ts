@@ -17,6 +17,34 @@ export const fulfilOrder = saga("fulfil-order", {
   .undo(ReleaseStock, ({ input: { orderId } }) => ({ orderId }));
 // #endregion contracts
 
+// #region publish
+const OrderConfirmed = event("guide.together.confirmed", {
+  schema: z.object({ orderId: z.string(), reservationId: z.string() }),
+  key: (order) => order.orderId,
+});
+const OrderWithdrawn = event("guide.together.withdrawn", {
+  schema: z.object({ orderId: z.string() }),
+  key: (order) => order.orderId,
+});
+
+export const confirmOrder = saga("confirm-order", {
+  version: 1,
+  input: z.object({ orderId: z.string(), sku: z.string() }),
+  key: (order) => order.orderId,
+})
+  .send("reserve", ReserveStock, ({ input: { orderId, sku } }) => ({ orderId, sku }))
+  .undo(ReleaseStock, ({ input: { orderId } }) => ({ orderId }))
+  .publish("announce", OrderConfirmed, ({ input: { orderId }, steps: { reserve } }) => ({
+    orderId,
+    reservationId: reserve.reservationId,
+  }))
+  .undo(OrderWithdrawn, ({ input: { orderId } }) => ({ orderId }))
+  .tx("book", async ({ input: { orderId }, tx }) => {
+    await tx.query("insert into guide_order (id) values ($1)", [orderId]);
+  })
+  .pivot();
+// #endregion publish
+
 export function startInHandler(bus: Bus): void {
   // #region handler
   bus.register(fulfilOrder);

@@ -103,6 +103,18 @@ test("mistakes do not compile", () => {
   void (() => s0.send("r", ReserveStock, (c) => ({ sku: c.input.id })));
   // @ts-expect-error a member of a group says how it is undone
   void (() => s0.all("g", (g) => g.send("r", ReserveStock, () => ({ sku: "s", quantity: 1 }))));
+  // @ts-expect-error an event cannot be taken back: the step names a compensating event, or none with a reason
+  void (() => s0.publish("p", OrderDelivered, () => ({ orderId: "o", at: "now" })).run("a", () => 1));
+  const published = s0.publish("p", OrderDelivered, () => ({ orderId: "o", at: "now" }));
+  // @ts-expect-error the undo of an event is an event
+  void (() => published.undo(() => undefined));
+  // @ts-expect-error wrong event data
+  void (() => published.undo(OrderDelivered, () => ({ orderId: 1 })));
+  void (() => published.undo(OrderDelivered, (c) => ({ orderId: c.sagaId, at: "never" })));
+  // @ts-expect-error a command is sent, not published
+  void (() => s0.publish("p", ReserveStock, () => ({ sku: "s", quantity: 1 })));
+  // @ts-expect-error a member of a group says how it is undone
+  void (() => s0.all("g", (g) => g.publish("p", OrderDelivered, () => ({ orderId: "o", at: "now" }))));
   const yes = (): boolean => true;
   // @ts-expect-error a pivot does not stand inside a branch
   void (() => s0.when("w", yes, (s) => s.run("a", () => 1).pivot()));

@@ -10,6 +10,7 @@ import {
   type SagaDefinition,
   type StepContext,
   type StepNode,
+  type TxStepContext,
   type Undo,
   type UndoContext,
   type Work,
@@ -102,6 +103,15 @@ class SagaBuilder {
 
   tx(name: string, work: Extract<Work, { kind: "tx" }>["work"], options: StepOptions = {}): unknown {
     return this.#step(name, { kind: "tx", work }, options);
+  }
+
+  publish(
+    name: string,
+    event: AnyEvent,
+    data: (seen: StepContext) => unknown,
+    options: StepOptions = {},
+  ): unknown {
+    return this.#step(name, publishWork(this.#describePath(name), event, data), options);
   }
 
   child(
@@ -364,7 +374,11 @@ export function undoFrom(
       ? { undo: { kind: "tx", work: first as Extract<Undo, { kind: "tx" }>["work"] }, options }
       : { undo: { kind: "run", work: first as Extract<Undo, { kind: "run" }>["work"] }, options };
   }
-  if (isCommand(first) && typeof second === "function") {
+  if (work.kind === "tx" && isContract(first, "event") && typeof second === "function") {
+    const data = second as (seen: StepContext) => unknown;
+    return { undo: publishWork(where, first, data), options: readUndoOptions(where, third) };
+  }
+  if (isContract(first, "command") && typeof second === "function") {
     const data = second as (seen: StepContext & UndoContext) => unknown;
     return { undo: { kind: "send", command: first, data }, options: readUndoOptions(where, third) };
   }
@@ -398,6 +412,8 @@ export function groupMembers(
     ) => add(name, { kind: "send", command, data }, options),
     run: (name: string, work: Extract<Work, { kind: "run" }>["work"], options?: MemberOptions) =>
       add(name, { kind: "run", work }, options),
+    publish: (name: string, event: AnyEvent, data: (seen: StepContext) => unknown, options?: MemberOptions) =>
+      add(name, publishWork(`${where}.${name}`, event, data), options),
   };
   group(builder);
   return members;
@@ -417,6 +433,23 @@ function readUndoOptions(where: string, options: unknown = {}): UndoOptions {
   return options as UndoOptions;
 }
 
-function isCommand(value: unknown): value is AnyCommand {
-  return typeof value === "object" && value !== null && (value as { kind?: unknown }).kind === "command";
+/** A `tx` step, or its undo, that only publishes an event: it shares the transaction that saves the step. */
+function publishWork(
+  where: string,
+  event: AnyEvent,
+  data: (seen: StepContext) => unknown,
+): Extract<Work & Undo, { kind: "tx" }> {
+  if (!isContract(event, "event") || typeof data !== "function")
+    throw invalid(where, "publish takes an event and a function that makes its data");
+  return {
+    kind: "tx",
+    publishes: event,
+    work: async (seen: TxStepContext) => void (await seen.publish(event, data(seen) as never)),
+  };
+}
+
+function isContract(value: unknown, kind: "command"): value is AnyCommand;
+function isContract(value: unknown, kind: "event"): value is AnyEvent;
+function isContract(value: unknown, kind: string): boolean {
+  return typeof value === "object" && value !== null && (value as { kind?: unknown }).kind === kind;
 }

@@ -36,7 +36,12 @@ export interface UndoContext {
 export type Work =
   | { readonly kind: "send"; readonly command: AnyCommand; readonly data: (seen: StepContext) => unknown }
   | { readonly kind: "run"; readonly work: (seen: RunStepContext) => unknown }
-  | { readonly kind: "tx"; readonly work: (seen: TxStepContext) => unknown }
+  | {
+      readonly kind: "tx";
+      readonly work: (seen: TxStepContext) => unknown;
+      /** Set for a step that only publishes this event. */
+      readonly publishes?: AnyEvent;
+    }
   | {
       readonly kind: "wait";
       readonly event: AnyEvent;
@@ -53,7 +58,12 @@ export type Undo =
       readonly data: (seen: StepContext & UndoContext) => unknown;
     }
   | { readonly kind: "run"; readonly work: (seen: RunStepContext & UndoContext) => unknown }
-  | { readonly kind: "tx"; readonly work: (seen: TxStepContext & UndoContext) => unknown }
+  | {
+      readonly kind: "tx";
+      readonly work: (seen: TxStepContext & UndoContext) => unknown;
+      /** Set for an undo that only publishes this event. */
+      readonly publishes?: AnyEvent;
+    }
   /** The child saga is compensated. */
   | { readonly kind: "child" }
   | { readonly kind: "none"; readonly reason: string };

@@ -363,7 +363,7 @@ function describeStep({ work, timeoutMs }: StepNode): string {
     case "run":
       return `runs here${within}`;
     case "tx":
-      return "runs in the transaction";
+      return work.publishes === undefined ? "runs in the transaction" : `publishes ${work.publishes.name}`;
     case "wait":
       return `waits for ${work.event.name}${within}${work.onTimeout === "continue" ? ", then goes on" : ""}`;
     case "delay":
@@ -380,7 +380,7 @@ function undoText(undo: Undo): string {
     case "run":
       return "runs here";
     case "tx":
-      return "runs in the transaction";
+      return undo.publishes === undefined ? "runs in the transaction" : `publishes ${undo.publishes.name}`;
     case "child":
       return "the child undoes itself";
     case "none":

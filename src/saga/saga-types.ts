@@ -72,7 +72,7 @@ type Next<I, R, N extends string, T, P extends Phase, K extends UndoKind = "outs
   ? NeedsUndo<I, R, N, T, K>
   : Saga<I, Add<R, N, T>, "forward">;
 
-type UndoKind = "outside" | "inside" | "child";
+type UndoKind = "outside" | "inside" | "child" | "publish";
 
 /** A step before the pivot. Call one of these methods to declare its undo and continue. */
 export type NeedsUndo<I, R, N extends string, T, K extends UndoKind = "outside"> = {
@@ -85,19 +85,28 @@ export type NeedsUndo<I, R, N extends string, T, K extends UndoKind = "outside">
       /** Undoes the step by compensating the child saga. */
       undoChild(): Saga<I, Add<R, N, T>, "undoable">;
     }
-  : {
-      /** Undoes the step with a command, and waits for its reply. */
-      undo<U extends AnyCommand>(
-        command: U,
-        data: (c: Ctx<I, R> & UndoOf<T>) => InputOf<U>,
-        options?: UndoOptions,
-      ): Saga<I, Add<R, N, T>, "undoable">;
-      /** Undoes the step with a function. The undo of a `tx` step runs inside the saga's transaction. */
-      undo(
-        work: (c: K extends "inside" ? TxCtx<I, R> & UndoOf<T> : UndoCtx<I, R, T>) => Promise<void> | void,
-        options?: UndoOptions,
-      ): Saga<I, Add<R, N, T>, "undoable">;
-    });
+  : K extends "publish"
+    ? {
+        /** Publishes a compensating event, because a published event cannot be taken back. */
+        undo<U extends AnyEvent>(
+          event: U,
+          data: (c: Ctx<I, R>) => InputOf<U>,
+          options?: UndoOptions,
+        ): Saga<I, Add<R, N, T>, "undoable">;
+      }
+    : {
+        /** Undoes the step with a command, and waits for its reply. */
+        undo<U extends AnyCommand>(
+          command: U,
+          data: (c: Ctx<I, R> & UndoOf<T>) => InputOf<U>,
+          options?: UndoOptions,
+        ): Saga<I, Add<R, N, T>, "undoable">;
+        /** Undoes the step with a function. The undo of a `tx` step runs inside the saga's transaction. */
+        undo(
+          work: (c: K extends "inside" ? TxCtx<I, R> & UndoOf<T> : UndoCtx<I, R, T>) => Promise<void> | void,
+          options?: UndoOptions,
+        ): Saga<I, Add<R, N, T>, "undoable">;
+      });
 
 /** Options of a group member. Before the pivot they must include its undo. */
 export type MemberUndo<I, R, T, P extends Phase> = P extends "forward"
@@ -108,6 +117,16 @@ export type MemberUndo<I, R, T, P extends Phase> = P extends "forward"
           | { readonly none: string }
           | ((c: UndoCtx<I, R, T>) => Promise<void> | void)
           | readonly [command: AnyCommand, data: (c: Ctx<I, R> & UndoOf<T>) => unknown];
+      },
+    ];
+
+/** Options of a group member that publishes. Before the pivot they must include its undo, a compensating event. */
+export type PublishUndo<I, R, P extends Phase> = P extends "forward"
+  ? [options?: StepOptions]
+  : [
+      options: StepOptions & {
+        readonly undo:
+          { readonly none: string } | readonly [event: AnyEvent, data: (c: Ctx<I, R>) => unknown];
       },
     ];
 
@@ -124,6 +143,12 @@ export interface Group<I, R, G, P extends Phase> {
     work: (c: RunCtx<I, R>) => Promise<T> | T,
     ...rest: MemberUndo<I, R, T, P>
   ): Group<I, R, Add<G, N, T>, P>;
+  publish<const N extends string, E extends AnyEvent>(
+    name: Fresh<N, G>,
+    event: E,
+    data: (c: Ctx<I, R>) => InputOf<E>,
+    ...rest: PublishUndo<I, R, P>
+  ): Group<I, R, Add<G, N, void>, P>;
 }
 
 export interface Saga<I, R, P extends Phase> {
@@ -146,6 +171,13 @@ export interface Saga<I, R, P extends Phase> {
     work: (c: TxCtx<I, R>) => Promise<T> | T,
     options?: StepOptions,
   ): Next<I, R, N, T, P, "inside">;
+  /** Publishes an event in the transaction that saves the step: exactly once. */
+  publish<const N extends string, E extends AnyEvent>(
+    name: Fresh<N, R>,
+    event: E,
+    data: (c: Ctx<I, R>) => InputOf<E>,
+    options?: StepOptions,
+  ): Next<I, R, N, void, P, "publish">;
   /** Starts another saga and continues with the results of its steps. */
   child<const N extends string, CI, CR>(
     name: Fresh<N, R>,

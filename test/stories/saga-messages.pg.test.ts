@@ -1,6 +1,6 @@
 // The code in docs/guides/sagas-and-messages.md is cut from examples/guides/saga-messages.ts; here it runs.
 import { randomUUID } from "node:crypto";
-import { event, saga } from "sagabox";
+import { event, saga, sagaDiagram } from "sagabox";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import * as guide from "../../examples/guides/saga-messages.ts";
@@ -210,4 +210,80 @@ test("a request inside a tx step is refused", async () => {
   const { sagaId } = await bus.transaction((tx) => tx.start(asking, { id: "a" }));
   await ends(sagaId, "compensated");
   expect((await lines(sagaId)).map(({ note }) => note).join()).toContain("A request must not be made inside");
+});
+
+const Told = event("told", {
+  schema: z.object({ id: z.string(), n: z.number().int() }),
+  key: ({ id }) => id,
+});
+const Untold = event("untold", { schema: z.object({ id: z.string() }), key: ({ id }) => id });
+const never = { retry: { maxAttempts: 1 } } as const;
+
+test("the saga of the guide publishes its event once", async () => {
+  const { bus, ends, published } = await setup();
+  bus.register(guide.confirmOrder);
+  stockService(bus);
+  await bus.run();
+  const input = { orderId: "o1", sku: "tea" };
+  const { sagaId } = await bus.transaction((tx) => tx.start(guide.confirmOrder, input));
+  await ends(sagaId, "completed");
+  const announced = (await published()).filter((text) => text.startsWith("guide.together.confirmed"));
+  expect(announced).toEqual(['guide.together.confirmed {"orderId":"o1","reservationId":"r-o1"}']);
+});
+
+test("publish steps, also in a group, are undone by compensating events", async () => {
+  const { bus, pool, ends, published } = await setup();
+  const order = saga("order", options)
+    .publish("first", Told, ({ input: { id } }) => ({ id, n: 1 }))
+    .undo(Untold, ({ input: { id } }) => ({ id: `${id}1` }))
+    .publish("quiet", Told, ({ input: { id } }) => ({ id, n: 2 }))
+    .noUndo("a statistic")
+    .all("both", (g) =>
+      g
+        .publish("a", Told, ({ input: { id } }) => ({ id, n: 3 }), {
+          undo: [Untold, ({ input: { id } }) => ({ id: `${id}3` })],
+        })
+        .publish("b", Told, ({ input: { id } }) => ({ id, n: 4 }), { undo: { none: "a statistic" } }),
+    )
+    .run("fail", () => Promise.reject(new Error("turn back")), never)
+    .noUndo("a test");
+  bus.register(order);
+  await bus.run();
+  const { sagaId } = await bus.transaction((tx) => tx.start(order, { id: "x" }));
+  await ends(sagaId, "compensated");
+  expect(await published()).toEqual([
+    ...[1, 2, 3, 4].map((n) => `told {"id":"x","n":${n}}`),
+    'untold {"id":"x3"}',
+    'untold {"id":"x1"}',
+  ]);
+  const { rows } = await pool.query("select distinct saga_id from sagabox.message");
+  expect(rows).toEqual([{ saga_id: sagaId }]);
+});
+
+test("an event that violates its contract fails the step; after the pivot the saga waits for an operator", async () => {
+  const { bus, ends, published, lines } = await setup();
+  const wrong = saga("wrong", options)
+    .publish("tell", Told, ({ input: { id } }) => ({ id, n: 0.5 }))
+    .noUndo("a test");
+  const pivoted = saga("pivoted", options)
+    .publish("told", Told, ({ input: { id } }) => ({ id, n: 1 }))
+    .pivot()
+    .all("after", (g) => g.publish("ok", Told, ({ input: { id } }) => ({ id, n: 2 })))
+    .publish("tell", Told, ({ input: { id } }) => ({ id, n: 0.5 }));
+  bus.register(wrong, pivoted);
+  await bus.run();
+  const [first, second] = await bus.transaction(async (tx) => [
+    await tx.start(wrong, { id: "a" }),
+    await tx.start(pivoted, { id: "b" }),
+  ]);
+  await ends(first?.sagaId ?? "", "compensated");
+  await ends(second?.sagaId ?? "", "failed");
+  expect((await lines(first?.sagaId ?? "")).map(({ note }) => note).join()).toContain("told");
+  expect(await published()).toEqual(['told {"id":"b","n":1}', 'told {"id":"b","n":2}']);
+});
+
+test("the diagram of a saga names the events that it publishes", () => {
+  const drawn = sagaDiagram(guide.confirmOrder.definition);
+  expect(drawn).toContain("publishes guide.together.confirmed");
+  expect(drawn).toContain("publishes guide.together.withdrawn");
 });

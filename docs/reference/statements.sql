@@ -4746,7 +4746,7 @@ select instance.id, instance.saga_type as type, instance.definition_version, ins
 -- sagabox.saga.ended
 select instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id, instance.status,
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
-    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_place, instance.claims,
+    instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_step, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms from "sagabox".saga_instance as instance
   where instance.id = any($1::text::text[]) and instance.status in ('completed', 'compensated', 'failed');
 

@@ -50,7 +50,7 @@ test("a process that waits asks the others, and one of them reports the end: no 
   await until(() => heard.filter((payload) => payload === asked).length === 2);
   await bus.run();
   await until(async () => (await bus.sagas.show(first.sagaId)).status === "completed");
-  report(other.sagaId, "completed"); // nobody waits for this one
+  report(other.sagaId, "completed"); // no process waits for this one
   report(first.sagaId, "running");
   report(first.sagaId, "completed");
   expect(await result).toEqual({ status: "completed", steps: { greet: "hello" } });

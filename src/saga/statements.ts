@@ -58,7 +58,7 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.read",
       `select ${columns} from ${schema}.saga_instance as instance where instance.id = $1::text`,
     ),
-    // Of the instances that somebody waits for: those that have ended, or wait for an operator.
+    // Of the instances whose result a caller waits for: those that have ended, or wait for an operator.
     ended: defineStatement(
       "sagabox.saga.ended",
       `select ${columns} from ${schema}.saga_instance as instance

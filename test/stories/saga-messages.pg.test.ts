@@ -71,7 +71,7 @@ test("a caller starts a saga and waits for its result", async () => {
   stockService(bus);
   await bus.run();
   expect(await guide.placeOrder(bus, "o1", "tea")).toBe("reserved as r-o1");
-  expect(await guide.placeOrder(bus, "o2", "unicorn")).toBe("not possible: there are none");
+  expect(await guide.placeOrder(bus, "o2", "unicorn")).toBe("not possible: unicorns are not in stock");
 });
 
 test("a handler that fails starts no saga; its next attempt starts one", async () => {

@@ -30,8 +30,8 @@ export async function loadApp(path: string, folder: string): Promise<RunnableBus
  */
 export async function inspectApp<T>(path: string, folder: string, read: (bus: object) => T): Promise<T> {
   const { stdout, stderr } = process;
-  const { write } = stdout;
-  stdout.write = stderr.write.bind(stderr) as typeof write;
+  const write = stdout.write.bind(stdout);
+  stdout.write = stderr.write.bind(stderr);
   try {
     const bus = await loadApp(path, folder);
     try {

@@ -23,6 +23,7 @@ export const pages = [
   "docs/guides/audit.md",
   "docs/guides/doctor.md",
   "docs/guides/privacy.md",
+  "docs/guides/recipes.md",
   "docs/guides/running.md",
   "docs/guides/tracing.md",
   "docs/guides/nats.md",

@@ -22,6 +22,7 @@ export const pages = [
   "docs/guides/large-payloads.md",
   "docs/guides/audit.md",
   "docs/guides/doctor.md",
+  "docs/guides/finding-a-message.md",
   "docs/guides/privacy.md",
   "docs/guides/recipes.md",
   "docs/guides/running.md",

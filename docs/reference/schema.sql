@@ -74,6 +74,7 @@ create table message (
 
 create index message_aggregate on message (aggregate_type, aggregate_id) where (aggregate_id is not null);
 create index message_saga on message (saga_id) where (saga_id is not null);
+create index message_search on message using brin (key text_bloom_ops (n_distinct_per_range='1000', false_positive_rate='0.01'), correlation_id text_bloom_ops (n_distinct_per_range='1000', false_positive_rate='0.01'), substr(traceparent, 4, 32) text_bloom_ops (n_distinct_per_range='1000', false_positive_rate='0.01')) with (pages_per_range='32', autosummarize='on');
 create index message_written_at on message using brin (written_at);
 
 -- One narrow row per message that is not sent yet. Settling a row as sent deletes it. Rows come and go all day, so

@@ -288,7 +288,7 @@ update "sagabox".conservation set claimed_by = null, claimed_until = null where 
 
 -- ══ src/admin/consumers/statements.ts ══════════════════════════════════════════════════════════════════════════════
 
--- sagabox.inbox_admin.list
+-- sagabox.inbox_admin.list: of every key
 select handled.consumer_name as consumer, event_id, source_topic, event_type, to_char(consumed_at at time zone 'UTC',
     'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as consumed_at,
     processing_duration_ms, effect, effect_of, undone_by
@@ -296,6 +296,18 @@ select handled.consumer_name as consumer, event_id, source_topic, event_type, to
   where consumed_at > clock_timestamp() - $2::double precision * interval '1 ms'
     and ($3::text is null or consumer_name = $3::text) and ($4::text is null or source_topic = $4::text)
     and ($5::text is null or event_type = $5::text)
+  order by handled.consumed_at desc, consumer_name, event_id
+  limit $1::integer;
+
+-- sagabox.inbox_admin.list_by_key: of one key
+select handled.consumer_name as consumer, event_id, source_topic, event_type, to_char(consumed_at at time zone 'UTC',
+    'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as consumed_at,
+    processing_duration_ms, effect, effect_of, undone_by
+  from "sagabox".consumer_inbox as handled
+  where consumed_at > clock_timestamp() - $2::double precision * interval '1 ms'
+    and ($3::text is null or consumer_name = $3::text) and ($4::text is null or source_topic = $4::text)
+    and ($5::text is null or event_type = $5::text)
+    and exists (select 1 from "sagabox".message where message.id = handled.event_id and message.key = $6::text)
   order by handled.consumed_at desc, consumer_name, event_id
   limit $1::integer;
 
@@ -418,7 +430,7 @@ with counted as materialized (
       and letter.reason = $8::text
       and letter.message_id = $9::text
       and letter.key = $10::text
-      and letter.correlation_id = $11::text
+      and letter.key = $11::text
       and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($12::text)) > 0
       and letter.failed_at >= $13::text::timestamptz
       and letter.failed_at < $14::text::timestamptz
@@ -498,7 +510,7 @@ select count(*)::integer as count
         and letter.reason = $8::text
         and letter.message_id = $9::text
         and letter.key = $10::text
-        and letter.correlation_id = $11::text
+        and letter.key = $11::text
         and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($12::text)) > 0
         and letter.failed_at >= $13::text::timestamptz
         and letter.failed_at < $14::text::timestamptz
@@ -536,7 +548,7 @@ with picked as materialized (
       and letter.reason = $8::text
       and letter.message_id = $9::text
       and letter.key = $10::text
-      and letter.correlation_id = $11::text
+      and letter.key = $11::text
       and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($12::text)) > 0
       and letter.failed_at >= $13::text::timestamptz
       and letter.failed_at < $14::text::timestamptz
@@ -573,7 +585,7 @@ select count(*)::integer as left_open
     and letter.reason = $7::text
     and letter.message_id = $8::text
     and letter.key = $9::text
-    and letter.correlation_id = $10::text
+    and letter.key = $10::text
     and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($11::text)) > 0
     and letter.failed_at >= $12::text::timestamptz
     and letter.failed_at < $13::text::timestamptz;
@@ -1058,6 +1070,162 @@ select id::text, origin, consumer, reason, attempts, error_type, '(its text is f
 select null as at, null as actor, null as action, null as reason, null as outcome
   where $1::text is null and $2::text is null and false;
 
+-- sagabox.explain.avoid_full_scans: for roles that may read contents
+select set_config('enable_seqscan', 'off', true);
+
+-- sagabox.explain.find_ids: for roles that may read contents
+select exists (select 1 from "sagabox".message where id = $1::text)
+    or exists (select 1 from "sagabox".scheduled where id = $1::text)
+    or exists (select 1 from "sagabox".dead_letter where message_id = $1::text) as message,
+    exists (select 1 from "sagabox".saga_instance where id = $1::text) as saga,
+    (select message_id from "sagabox".dead_letter where id = $2::text::bigint) as letter;
+
+-- sagabox.explain.find_messages_by_key: for roles that may read contents, by key
+select id from (
+  select id, written_at from "sagabox".message where key = $1::text
+  union all
+  select id, written_at from "sagabox".scheduled where key = $1::text
+  union all
+  select message_id, written_at from "sagabox".dead_letter where key = $1::text
+) as found
+  group by id order by min(written_at) desc, id desc limit $2::integer;
+
+-- sagabox.explain.find_messages_by_correlationid: for roles that may read contents, by correlation id
+select id from (
+  select id, written_at from "sagabox".message where correlation_id = $1::text
+  union all
+  select id, written_at from "sagabox".scheduled where correlation_id = $1::text
+  union all
+  select message_id, written_at from "sagabox".dead_letter where correlation_id = $1::text
+) as found
+  group by id order by min(written_at) desc, id desc limit $2::integer;
+
+-- sagabox.explain.find_messages_by_traceid: for roles that may read contents, by trace id
+select id from (
+  select id, written_at from "sagabox".message where substr(traceparent, 4, 32) = $1::text
+  union all
+  select id, written_at from "sagabox".scheduled where substr(traceparent, 4, 32) = $1::text
+  union all
+  select message_id, written_at from "sagabox".dead_letter where substr(traceparent, 4, 32) = $1::text
+) as found
+  group by id order by min(written_at) desc, id desc limit $2::integer;
+
+-- sagabox.explain.find_messages_by_sagaid: for roles that may read contents, by saga
+select id from (
+  select id, written_at from "sagabox".message where saga_id = $1::text
+  union all
+  select id, written_at from "sagabox".scheduled where saga_id = $1::text
+  union all
+  select message_id, written_at from "sagabox".dead_letter where saga_id = $1::text
+) as found
+  group by id order by min(written_at) desc, id desc limit $2::integer;
+
+-- sagabox.explain.find_sagas_by_key: for roles that may read contents
+select instance.id from "sagabox".saga_instance as instance where instance.correlation_id = $1::text order by instance.id desc limit $2::integer;
+
+-- sagabox.explain.find_sagas_by_correlation: for roles that may read contents
+select instance.id from "sagabox".saga_instance as instance where instance.message_correlation_id = $1::text order by instance.id desc limit $2::integer;
+
+-- sagabox.explain.find_sagas_by_trace: for roles that may read contents
+select instance.id from "sagabox".saga_instance as instance where instance.id in (select begun.saga_id from "sagabox".saga_audit_log as begun where begun.trace_id = $1::text
+    and begun.version = 1) order by instance.id desc limit $2::integer;
+
+-- sagabox.explain.find_saga: for roles that may read contents
+select instance.id, instance.saga_type as type, instance.correlation_id as key, instance.status,
+    instance.current_step as "currentStep", instance.waits_for as "waitsFor",
+    to_char(instance.waiting_since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince",
+        instance.last_error as "lastError",
+    instance.message_correlation_id as "correlationId", to_char(instance.due_at at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt",
+    instance.due_at <= clock_timestamp() as "isDue", instance.claimed_by as "claimedBy",
+    instance.claimed_until > clock_timestamp() as "isClaimed", to_char(instance.created_at at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+    to_char(instance.completed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "completedAt",
+    (select count(*)::integer from "sagabox".saga_input as pending
+        where pending.saga_id = instance.id) as "pendingInputs"
+  from "sagabox".saga_instance as instance where instance.id = $1::text;
+
+-- sagabox.explain.find_history: for roles that may read contents
+select to_char(line.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, line.event_type as event,
+    line.step, line.old_status as "from",
+    line.new_status as "to", line.note as note
+  from "sagabox".saga_audit_log as line
+  where line.saga_id = $1::text and line.event_type <> 'ignored'
+  order by line.id limit $2::integer;
+
+-- sagabox.explain.find_messages_by_key_masked: for roles that may not read contents, by key
+select id from (
+  select id, written_at from "sagabox".message where key = $1::text
+  union all
+  select id, written_at from "sagabox".scheduled where key = $1::text
+  union all
+  select message_id, written_at from "sagabox".dead_letter where key = $1::text
+) as found
+  group by id order by min(written_at) desc, id desc limit $2::integer;
+
+-- sagabox.explain.find_messages_by_correlationid_masked: for roles that may not read contents, by correlation id
+select id from (
+  select id, written_at from "sagabox".message where correlation_id = $1::text
+  union all
+  select id, written_at from "sagabox".scheduled where correlation_id = $1::text
+  union all
+  select message_id, written_at from "sagabox".dead_letter where correlation_id = $1::text
+) as found
+  group by id order by min(written_at) desc, id desc limit $2::integer;
+
+-- sagabox.explain.find_messages_by_traceid_masked: for roles that may not read contents, by trace id
+select id from (
+  select id, written_at from "sagabox".message where substr(traceparent, 4, 32) = $1::text
+  union all
+  select id, written_at from "sagabox".scheduled where substr(traceparent, 4, 32) = $1::text
+  union all
+  select message_id, written_at from "sagabox".dead_letter where substr(traceparent, 4, 32) = $1::text
+) as found
+  group by id order by min(written_at) desc, id desc limit $2::integer;
+
+-- sagabox.explain.find_messages_by_sagaid_masked: for roles that may not read contents, by saga
+select id from (
+  select id, written_at from "sagabox".message where saga_id = $1::text
+  union all
+  select id, written_at from "sagabox".scheduled where saga_id = $1::text
+  union all
+  select message_id, written_at from "sagabox".dead_letter where saga_id = $1::text
+) as found
+  group by id order by min(written_at) desc, id desc limit $2::integer;
+
+-- sagabox.explain.find_sagas_by_key_masked: for roles that may not read contents
+select instance.id from "sagabox".masked_saga_instance as instance where $1::text is null order by instance.id desc limit $2::integer;
+
+-- sagabox.explain.find_sagas_by_correlation_masked: for roles that may not read contents
+select instance.id from "sagabox".masked_saga_instance as instance where instance.message_correlation_id = $1::text order by instance.id desc limit $2::integer;
+
+-- sagabox.explain.find_sagas_by_trace_masked: for roles that may not read contents
+select instance.id from "sagabox".masked_saga_instance as instance where instance.id in (select begun.saga_id from "sagabox".masked_saga_audit_log as begun where begun.trace_id = $1::text
+    and begun.version = 1) order by instance.id desc limit $2::integer;
+
+-- sagabox.explain.find_saga_masked: for roles that may not read contents
+select instance.id, instance.saga_type as type, null::text as key, instance.status,
+    instance.current_step as "currentStep", instance.waits_for as "waitsFor",
+    to_char(instance.waiting_since at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince",
+        null::text as "lastError",
+    instance.message_correlation_id as "correlationId", to_char(instance.due_at at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt",
+    instance.due_at <= clock_timestamp() as "isDue", instance.claimed_by as "claimedBy",
+    instance.claimed_until > clock_timestamp() as "isClaimed", to_char(instance.created_at at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "createdAt",
+    to_char(instance.completed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "completedAt",
+    (select count(*)::integer from "sagabox".masked_saga_input as pending
+        where pending.saga_id = instance.id) as "pendingInputs"
+  from "sagabox".masked_saga_instance as instance where instance.id = $1::text;
+
+-- sagabox.explain.find_history_masked: for roles that may not read contents
+select to_char(line.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as at, line.event_type as event,
+    line.step, line.old_status as "from",
+    line.new_status as "to", null::text as note
+  from "sagabox".masked_saga_audit_log as line
+  where line.saga_id = $1::text and line.event_type <> 'ignored'
+  order by line.id limit $2::integer;
+
 -- ══ src/admin/outbox/statements.ts ═════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.outbox_admin.open
@@ -1089,6 +1257,9 @@ select row.message_id, row.topic, row.type, row.lane, row.seq::text, row.attempt
             when 'failed' then attempts > 0 and due_at < 'infinity'
             when 'held' then due_at = 'infinity'
             else true end
+            and ($8::text is null or exists (select 1 from "sagabox".message as own
+                where own.id = front.message_id and own.written_on = front.written_on
+                  and own.key = $8::text))
           order by seq limit $1::integer) as row
       order by row.seq limit $1::integer) as row
   left join "sagabox".message on message.id = row.message_id and message.written_on = row.written_on
@@ -1096,8 +1267,7 @@ select row.message_id, row.topic, row.type, row.lane, row.seq::text, row.attempt
     select front.message_id from "sagabox".outbox as front
       where front.lane::bigint = (row.lane)::bigint and front.stream = row.stream and front.seq < row.seq
       order by front.seq limit 1) as ahead on true
-  where ($8::text is null or message.key = $8::text)
-    and message.written_at <= clock_timestamp() - $9::double precision * interval '1 ms'
+  where message.written_at <= clock_timestamp() - $9::double precision * interval '1 ms'
   order by row.seq;
 
 -- sagabox.outbox_admin.list_masked: for roles that may not read contents
@@ -1123,20 +1293,31 @@ select row.message_id, row.topic, row.type, row.lane, row.seq::text, row.attempt
             when 'failed' then attempts > 0 and due_at < 'infinity'
             when 'held' then due_at = 'infinity'
             else true end
+            and ($8::text is null or false)
           order by seq limit $1::integer) as row
       order by row.seq limit $1::integer) as row
   left join "sagabox".message on message.id = row.message_id and message.written_on = row.written_on
-  where ($8::text is null or false)
-    and message.written_at <= clock_timestamp() - $9::double precision * interval '1 ms'
+  where message.written_at <= clock_timestamp() - $9::double precision * interval '1 ms'
   order by row.seq;
 
--- sagabox.outbox_admin.scheduled
+-- sagabox.outbox_admin.scheduled_open: for roles that may read contents
+select id as message_id, topic, type, lane::integer, null as seq, 0 as attempts, max_attempts, false as again,
+    key, null as last_error, null as behind, to_char(due_at at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as due_at,
+    to_char(written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as written_at, 'scheduled' as state
+  from "sagabox".scheduled
+  where ($2::text is null or topic = $2::text) and ($3::text is null or type = $3::text)
+    and ($4::text is null or key = $4::text)
+  order by scheduled.due_at, id limit $1::integer;
+
+-- sagabox.outbox_admin.scheduled_masked: for roles that may not read contents
 select id as message_id, topic, type, lane::integer, null as seq, 0 as attempts, max_attempts, false as again,
     null as key, null as last_error, null as behind, to_char(due_at at time zone 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as due_at,
     to_char(written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as written_at, 'scheduled' as state
   from "sagabox".scheduled
   where ($2::text is null or topic = $2::text) and ($3::text is null or type = $3::text)
+    and ($4::text is null or false)
   order by scheduled.due_at, id limit $1::integer;
 
 -- sagabox.outbox_admin.retry_now
@@ -1533,11 +1714,11 @@ select pg_has_role(class.relowner, 'USAGE') as owns, current_user as role
 
 -- sagabox.admin.list_sagas: without a filter
 select instance.id, instance.saga_type as type, instance.definition_version as "definitionVersion",
-    instance.correlation_id as "correlationId", instance.status, instance.current_step as "currentStep",
+    instance.correlation_id as key, instance.status, instance.current_step as "currentStep",
     instance.waits_for as "waitsFor", to_char(instance.waiting_since at time zone 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
     instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
-    instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
+    instance.message_correlation_id as "correlationId", instance.parent_id as "parentId",
     instance.parent_step as "parentStep", to_char(instance.due_at at time zone 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
     to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
@@ -1548,11 +1729,11 @@ select instance.id, instance.saga_type as type, instance.definition_version as "
 
 -- sagabox.admin.list_sagas: with every filter
 select instance.id, instance.saga_type as type, instance.definition_version as "definitionVersion",
-    instance.correlation_id as "correlationId", instance.status, instance.current_step as "currentStep",
+    instance.correlation_id as key, instance.status, instance.current_step as "currentStep",
     instance.waits_for as "waitsFor", to_char(instance.waiting_since at time zone 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
     instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
-    instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
+    instance.message_correlation_id as "correlationId", instance.parent_id as "parentId",
     instance.parent_step as "parentStep", to_char(instance.due_at at time zone 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
     to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
@@ -1567,11 +1748,11 @@ select instance.id, instance.saga_type as type, instance.definition_version as "
 
 -- sagabox.admin.show_saga
 select instance.id, instance.saga_type as type, instance.definition_version as "definitionVersion",
-    instance.correlation_id as "correlationId", instance.status, instance.current_step as "currentStep",
+    instance.correlation_id as key, instance.status, instance.current_step as "currentStep",
     instance.waits_for as "waitsFor", to_char(instance.waiting_since at time zone 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
     instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
-    instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
+    instance.message_correlation_id as "correlationId", instance.parent_id as "parentId",
     instance.parent_step as "parentStep", to_char(instance.due_at at time zone 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
     to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
@@ -1584,11 +1765,11 @@ select instance.id, instance.saga_type as type, instance.definition_version as "
 
 -- sagabox.admin.children
 select instance.id, instance.saga_type as type, instance.definition_version as "definitionVersion",
-    instance.correlation_id as "correlationId", instance.status, instance.current_step as "currentStep",
+    instance.correlation_id as key, instance.status, instance.current_step as "currentStep",
     instance.waits_for as "waitsFor", to_char(instance.waiting_since at time zone 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
     instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
-    instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
+    instance.message_correlation_id as "correlationId", instance.parent_id as "parentId",
     instance.parent_step as "parentStep", to_char(instance.due_at at time zone 'UTC',
         'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
     to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
@@ -1616,7 +1797,7 @@ select line.id from "sagabox".saga_audit_log as line
 
 -- sagabox.admin.incidents
 select incident.id::text, incident.saga_id as "sagaId", instance.saga_type as type,
-    instance.correlation_id as "correlationId", to_json(incident.steps)::text as steps, incident.error,
+    instance.correlation_id as key, to_json(incident.steps)::text as steps, incident.error,
     to_char(incident.opened_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "openedAt",
         to_char(incident.closed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "closedAt",
         incident.resolution
@@ -1647,11 +1828,11 @@ suspects as (
   select saga_id from overdue),
 judged as (
   select instance.id, instance.saga_type as type, instance.definition_version as "definitionVersion",
-      instance.correlation_id as "correlationId", instance.status, instance.current_step as "currentStep",
+      instance.correlation_id as key, instance.status, instance.current_step as "currentStep",
       instance.waits_for as "waitsFor", to_char(instance.waiting_since at time zone 'UTC',
           'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "waitingSince", instance.version,
       instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
-      instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
+      instance.message_correlation_id as "correlationId", instance.parent_id as "parentId",
       instance.parent_step as "parentStep", to_char(instance.due_at at time zone 'UTC',
           'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "dueAt", instance.claimed_by as "claimedBy",
       to_char(instance.claimed_until at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "claimedUntil",
@@ -2146,7 +2327,7 @@ select letter.id::text, letter.origin, letter.consumer, letter.message_id, lette
     and letter.reason = $8::text
     and letter.message_id = $9::text
     and letter.key = $10::text
-    and letter.correlation_id = $11::text
+    and letter.key = $11::text
     and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($12::text)) > 0
     and letter.failed_at >= $13::text::timestamptz
     and letter.failed_at < $14::text::timestamptz
@@ -2236,7 +2417,7 @@ with looked as materialized (
       and letter.reason = $12::text
       and letter.message_id = $13::text
       and letter.key = $14::text
-      and letter.correlation_id = $15::text
+      and letter.key = $15::text
       and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($16::text)) > 0
       and letter.failed_at >= $17::text::timestamptz
       and letter.failed_at < $18::text::timestamptz

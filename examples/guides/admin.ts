@@ -1,4 +1,4 @@
-import { examine, pgDatabase, verifyConservation, type PgPool } from "sagabox/admin";
+import { examine, explain, pgDatabase, verifyConservation, type PgPool } from "sagabox/admin";
 
 // #region examine
 /** Returns what needs attention, for example for a nightly job. */
@@ -13,3 +13,11 @@ export async function findProblems(pool: PgPool): Promise<string[]> {
   ];
 }
 // #endregion examine
+
+// #region explain
+/** Returns what happens next to each unfinished message and saga of an order. */
+export async function explainOrder(pool: PgPool, orderId: string): Promise<string[]> {
+  const { next } = await explain(pgDatabase(pool), "sagabox", { key: orderId });
+  return next.map(({ of, why, next: then }) => `${of}: ${why}. ${then}`);
+}
+// #endregion explain

@@ -32,7 +32,7 @@ export async function findOrder(
   );
   const counts = rows[0];
   if (counts === undefined) return undefined;
-  const [saga] = await bus.sagas.list({ type: placeOrder.definition.name, correlationId: orderId });
+  const [saga] = await bus.sagas.list({ type: placeOrder.definition.name, key: orderId });
   const { status = deriveStatus(counts), lastError: problem = null } = saga ?? {};
   return { orderId, status, problem, ...counts, events: await readEvents(pool, schema, orderId) };
 }

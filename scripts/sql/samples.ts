@@ -8,12 +8,12 @@ type Sample = readonly unknown[] | string;
 
 const tables = { "on the outbox": [SCHEMA, "outbox"], "on the queue": [SCHEMA, "queue"] };
 const deadLetterFilters =
-  "fingerprint origin consumer type topic reason messageId key correlationId text since until";
+  "fingerprint origin consumer type topic reason messageId key key text since until";
 const deadLetters = {
   "without a filter": [["open"]],
   "with every filter": [["open", ...deadLetterFilters.split(" ")]],
 };
-const sagaFilters = "type status step correlationId messageCorrelationId olderThanMs after";
+const sagaFilters = "type status step key correlationId olderThanMs after";
 const query = "select name from customer join fresh on true";
 const write = "insert into customer (name) select $1::text from fresh";
 
@@ -35,6 +35,24 @@ export const samples: Readonly<Record<string, Readonly<Record<string, Sample>>>>
   "admin/explain/statements.ts#explainStatements": {
     "for roles that may read contents": [SCHEMA, true],
     "for roles that may not read contents": [SCHEMA, false],
+  },
+  "admin/explain/statements.ts#findStatements": {
+    "for roles that may read contents": [SCHEMA, true],
+    "for roles that may not read contents": [SCHEMA, false],
+  },
+  "admin/explain/statements.ts#findStatements.messages": {
+    "by key": ["key"],
+    "by correlation id": ["correlationId"],
+    "by trace id": ["traceId"],
+    "by saga": ["sagaId"],
+  },
+  "admin/consumers/statements.ts#consumerStatements.list": {
+    "of every key": [false],
+    "of one key": [true],
+  },
+  "admin/outbox/statements.ts#outboxStatements.scheduled": {
+    "for roles that may read contents": [true],
+    "for roles that may not read contents": [false],
   },
   "admin/outbox/statements.ts#outboxStatements.list": {
     "for roles that may read contents": [true],

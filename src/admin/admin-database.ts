@@ -1,3 +1,4 @@
+import { SagaboxError } from "../errors/index.ts";
 import { ensurePartitions } from "../outbox/index.ts";
 import {
   type Database,
@@ -38,6 +39,14 @@ export function explainingDatabase(database: Database, schema: string): AdminDat
 export async function canReadContents(database: Queryable, schema: string): Promise<boolean> {
   const { rows } = await database.run<{ open: boolean }>(outboxStatements(schema).open);
   return rows[0]?.open === true;
+}
+
+/** The error for a search by key with a role that may not read keys. */
+export function keysNotReadable(): SagaboxError {
+  return new SagaboxError(
+    "STORAGE_PERMISSION_DENIED",
+    "Keys are not for viewers: finding messages by key needs the operator role, see `sagabox roles sql`.",
+  );
 }
 
 /**

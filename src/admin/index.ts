@@ -52,6 +52,16 @@ export {
 } from "./dead-letters/staged-replay.ts";
 export { examine, type Examination, type ExamineOptions } from "./doctor/examine.ts";
 export type { Diagnosis, Severity } from "./doctor/diagnosis.ts";
+export {
+  explain,
+  type ExplainOptions,
+  type ExplainTarget,
+  type Findings,
+  type FoundMoment,
+  type Meaning,
+  type SagaExplanation,
+} from "./explain/explain.ts";
+export type { NextStep } from "./explain/judge-saga.ts";
 export { explainMessage, type Explanation } from "./explain/explain-message.ts";
 export { stepFailureText } from "./sagas/list-sagas.ts";
 export { listIncidents, type Incident, type IncidentFilter } from "./sagas/list-sagas.ts";

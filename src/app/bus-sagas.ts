@@ -86,9 +86,9 @@ export function busSagas({
     /** Draws one instance in Mermaid: over its definition if that is registered in this process, else as a timeline. */
     diagram: (id: string): Promise<string> =>
       withAdmin(async (use, admin) => {
-        const { type, definitionVersion, correlationId, status, state } = await use.showSaga(admin, id);
+        const { type, definitionVersion, key, status, state } = await use.showSaga(admin, id);
         const definition = admin.definitionOf(type, definitionVersion);
-        const instance = { id, type, key: correlationId, status, state };
+        const instance = { id, type, key, status, state };
         return definition === undefined ? instanceTimeline(instance) : instanceDiagram(definition, instance);
       }),
     /** Runs a failed step again. */

@@ -1,4 +1,4 @@
-import { createBus, event, permanent, retryAfter } from "sagabox";
+import { createBus, event, permanent, retryAfter, saga } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { cliInProcess } from "../../test/support/run-cli.ts";
@@ -57,10 +57,10 @@ test("explain: handled by one, failing for another, dead for a third, and then r
   await bus.run();
   const { id } = await publish("o1");
   const standing = async (consumer: string): Promise<string | undefined> => {
-    const { standings } = JSON.parse((await explain(id, "--json")).stdout) as {
-      standings: { where: string; state: string }[];
+    const { messages } = JSON.parse((await explain(id, "--json")).stdout) as {
+      messages: { standings: { where: string; state: string }[] }[];
     };
-    return standings.find(({ where }) => where === `consumer ${consumer}`)?.state;
+    return messages[0]?.standings.find(({ where }) => where === `consumer ${consumer}`)?.state;
   };
   await until(async () => (await standing("billing")) === "dead" && (await standing("stock")) === "retrying");
   expect(await standing("mail")).toBe("handled");
@@ -96,11 +96,11 @@ test("explain: what is not there, what is no id, and no database each get one li
     code: 1,
     stderr: expect.stringContaining("[MESSAGE_NOT_FOUND]"),
   });
-  expect(await explain()).toMatchObject({ code: 2, stderr: expect.stringContaining("needs the id") });
+  expect(await explain()).toMatchObject({ code: 2, stderr: expect.stringContaining("needs an id or a key") });
   const away = await cliInProcess(["explain", "m"], { DATABASE_URL: "postgres://u:secret@127.0.0.1:1/x" });
   expect(away).toMatchObject({ code: 1, stdout: "" });
   expect(away.stderr).not.toContain("secret");
-  expect((await cliInProcess(["help", "explain"], {})).stdout).toContain("Example:");
+  expect((await cliInProcess(["help", "explain"], {})).stdout).toContain("Examples:");
 });
 
 test("explain: a viewer learns where it is, and neither its key nor why it failed", async () => {
@@ -121,4 +121,67 @@ test("explain: a viewer learns where it is, and neither its key nor why it faile
   expect(stdout).toContain("Hidden from viewers");
   expect(stdout).toMatch(/^outbox: sent$/m);
   expect(stdout).not.toMatch(/key-17|a-secret/);
+});
+
+const cook = saga("cook-order", {
+  version: 1,
+  input: z.object({ id: z.string() }),
+  key: ({ id }) => id,
+}).waitFor("paid", event("order.paid", { schema: z.object({ id: z.string() }), key: ({ id }) => id }), {
+  timeout: "1d",
+});
+
+test("explain: a business key finds its messages, dead letters and sagas, on one timeline with what happens next", async () => {
+  const { bus, publish, explain, env } = await setup();
+  bus.on(Placed, { consumer: "mail" }, () => undefined);
+  bus.on(Placed, { consumer: "billing" }, () => {
+    throw permanent("no price");
+  });
+  bus.register(cook);
+  const { sagaId } = await bus.transaction((tx) => bus.start(tx, cook, { id: "123" }));
+  const first = await publish("123");
+  const second = await publish("123");
+  const other = await publish("124");
+  expect((await cliInProcess(["outbox", "list", "--key", "123", "--limit", "2"], env)).stdout).not.toContain(
+    other.id,
+  );
+  await bus.run();
+  const isSettled = async (): Promise<boolean> => {
+    const { stdout } = await explain("--key", "123");
+    return stdout.match(/consumer billing: dead/g)?.length === 4 && stdout.includes("waits for wait: paid");
+  };
+  await until(isSettled);
+  const { code, stdout, stderr } = await explain("123");
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(stdout).toMatch(/^123 is a key: 2 messages, 1 saga$/m);
+  expect(stdout).toContain(first.id);
+  expect(stdout).toContain(second.id);
+  expect(stdout).not.toContain(other.id);
+  expect(stdout).toMatch(new RegExp(`^saga cook-order ${sagaId}$`, "m"));
+  expect(stdout.slice(stdout.indexOf("What happens next:"))).toMatch(
+    /saga cook-order [^]*→ It goes on with its input, or at [^]*order\.placed [^]*→ Nothing by itself\. Repair the cause/,
+  );
+
+  expect((await explain("1")).stdout).toMatch(/^1 is a dead letter: 1 message$/m);
+  expect((await explain(sagaId)).stdout).toContain(`${sagaId} is a saga id: `);
+  const byTrace = JSON.parse((await explain(first.id, "--json")).stdout) as {
+    messages: { message: { traceId: string; correlationId: string } }[];
+  };
+  const { traceId = "", correlationId = "" } = byTrace.messages[0]?.message ?? {};
+  expect((await explain("--trace", traceId)).stdout).toContain(first.id);
+  expect((await explain("--correlation-id", correlationId)).stdout).toContain(first.id);
+  expect((await explain("--limit", "1", "--key", "123")).stdout).toContain("Only the newest are shown");
+  expect((await explain("--key", "123", "--trace", traceId)).code).toBe(2);
+  const handled = await cliInProcess(["inbox", "list", "--key", "123"], env);
+  expect(handled.stdout).toContain(second.id);
+  expect(handled.stdout).not.toContain(other.id);
+});
+
+test("explain: a viewer cannot search a key", async () => {
+  const { login } = await rolesHarness();
+  const env = { DATABASE_URL: await login("viewer") };
+  const refused = await cliInProcess(["explain", "--key", "key-17"], env);
+  expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("needs the operator role") });
+  const unknown = await cliInProcess(["explain", "key-17"], env);
+  expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining("A viewer cannot search keys") });
 });

@@ -3,7 +3,7 @@ import { expect, test, vi } from "vitest";
 import { adminStatements } from "../../src/admin/sagas/statements.ts";
 import { deadLetterAdminStatements } from "../../src/admin/dead-letters/statements.ts";
 import { consumerStatements } from "../../src/admin/consumers/statements.ts";
-import { explainStatements } from "../../src/admin/explain/statements.ts";
+import { explainStatements, findStatements } from "../../src/admin/explain/statements.ts";
 import { outboxStatements } from "../../src/admin/outbox/statements.ts";
 import { overviewStatements } from "../../src/admin/overview/statements.ts";
 import type { Extra, RoleName } from "../../src/admin/index.ts";
@@ -53,6 +53,10 @@ const sagas = sagaStatements(schema);
 const inbox = inboxStatements(schema);
 const admin = adminStatements(schema);
 const outbox = outboxStatements(schema);
+const consumers = consumerStatements(schema);
+const openFind = findStatements(schema);
+const hiddenFind = findStatements(schema, false);
+const hiddenFindBy = ["correlationId", "traceId", "sagaId"] as const;
 const leased = ["publishLeased", "publishLeasedOne", "publishLeasedUsual"];
 const ofLeased = ["sentLeased", "committedLeased", "releaseLeased"];
 const relayed = ["moveDue", "nextDue"];
@@ -98,10 +102,21 @@ const runs: readonly (readonly [RoleName, Extra[], Statement[]])[] = [
   ],
   ["operator", [], [...all(republishStatements(schema)), inbox.stats]],
   ["operator", [], all(auditStatements(schema), ["seal"])],
-  ["viewer", [], [...all(overviewStatements(schema)), ...all(outbox, ["retryNow"]), outbox.list(false)]],
-  ["viewer", [], [...all(consumerStatements(schema), ["reach"]), inbox.stats]],
+  [
+    "viewer",
+    [],
+    [
+      ...all(overviewStatements(schema)),
+      ...all(outbox, ["retryNow"]),
+      outbox.list(false),
+      outbox.scheduled(false),
+    ],
+  ],
+  ["viewer", [], [...all(consumers, ["reach"]), consumers.list(false), inbox.stats]],
   ["viewer", [], all(explainStatements(schema, false))],
-  ["operator", [], [outbox.list(true), outbox.retryNow]],
+  ["viewer", [], [...all(hiddenFind), ...hiddenFindBy.map((by) => hiddenFind.messages(by))]],
+  ["operator", [], [...all(openFind), openFind.messages("key"), openFind.messages("traceId")]],
+  ["operator", [], [outbox.list(true), outbox.scheduled(true), outbox.retryNow, consumers.list(true)]],
   ["operator", [], only(subscribeStatements(schema), ["retire", "lockSubscriptions", "patience"])],
   ["privacy", [], [...all(privacy), auditStatements(schema).write]],
 ];

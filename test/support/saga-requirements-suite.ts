@@ -200,8 +200,8 @@ export function sagaRequirementsSuite(broker: () => () => Transport): void {
           where log.event_type <> 'ignored' group by 1, 2 having count(distinct log.cause) > 1) as twice`,
     );
     expect(rows).toEqual([{ wrong: 0 }]);
-    expect(await shop.bus.sagas.list({ correlationId: "crowd-3" })).toMatchObject([
-      { correlationId: "crowd-3", status: "completed", type: "rows-crowded", lastError: null },
+    expect(await shop.bus.sagas.list({ key: "crowd-3" })).toMatchObject([
+      { key: "crowd-3", status: "completed", type: "rows-crowded", lastError: null },
     ]);
   });
 

@@ -2,6 +2,7 @@ import { findNearest, SagaboxError } from "../../errors/index.ts";
 import { type ConsumerStats, inboxStatements, inboxStats } from "../../inbox/index.ts";
 import { type Duration, milliseconds, rejectUnknownKeys, text, wholeNumber } from "../../options/index.ts";
 import { type Database, type Queryable, quoteSchema } from "../../storage/index.ts";
+import { canReadContents, keysNotReadable } from "../admin-database.ts";
 import { consumerStatements } from "./statements.ts";
 
 /** Lists consumers that subscribe in this database and, unless `subscribed` is true, those that only have inbox rows. */
@@ -46,6 +47,8 @@ export interface HandledFilter {
   readonly consumer?: string;
   readonly topic?: string;
   readonly type?: string;
+  /** The business key, of messages that are in this database. Needs the operator role. */
+  readonly key?: string;
   readonly limit?: number;
 }
 
@@ -57,15 +60,18 @@ export async function listHandled(
   schema: string,
   filter: HandledFilter = {},
 ): Promise<readonly HandledMessage[]> {
-  rejectUnknownKeys("inbox list", filter, ["since", "consumer", "topic", "type", "limit"]);
-  const { since = "1h", consumer = null, topic = null, type = null } = filter;
-  for (const [name, value] of Object.entries({ consumer, topic, type })) {
+  rejectUnknownKeys("inbox list", filter, ["since", "consumer", "topic", "type", "key", "limit"]);
+  const { since = "1h", consumer = null, topic = null, type = null, key = null } = filter;
+  for (const [name, value] of Object.entries({ consumer, topic, type, key })) {
     if (value !== null) text(`inbox list: ${name}`, value, { max: 255 });
   }
   const limit = wholeNumber("inbox list: limit", filter.limit ?? 50, { min: 1, max: 1_000 });
   const sinceMs = milliseconds("inbox list: since", since, { min: 1, max: 3_650 * DAY_MS });
-  const { list } = consumerStatements(quoteSchema(schema));
-  return (await database.run<Row>(list, [limit, sinceMs, consumer, topic, type])).rows.map(toHandledMessage);
+  const quoted = quoteSchema(schema);
+  const list = consumerStatements(quoted).list(key !== null);
+  if (key !== null && !(await canReadContents(database, quoted))) throw keysNotReadable();
+  const params = [limit, sinceMs, consumer, topic, type, ...(key === null ? [] : [key])];
+  return (await database.run<Row>(list, params)).rows.map(toHandledMessage);
 }
 
 /** Lists the consumers that handled a message. */

@@ -10,16 +10,18 @@ const columns = `handled.consumer_name as consumer, event_id, source_topic, even
 export function consumerStatements(schema: string) {
   return {
     // The time has a block-range index, so the cost depends on the size of the time window, not of the table.
-    list: defineStatement(
-      "sagabox.inbox_admin.list",
-      `select ${columns}
+    list: (byKey: boolean) =>
+      defineStatement(
+        `sagabox.inbox_admin.list${byKey ? "_by_key" : ""}`,
+        `select ${columns}
          from ${schema}.consumer_inbox as handled
         where consumed_at > clock_timestamp() - $2::double precision * interval '1 ms'
           and ($3::text is null or consumer_name = $3::text) and ($4::text is null or source_topic = $4::text)
           and ($5::text is null or event_type = $5::text)
+          ${byKey ? `and exists (select 1 from ${schema}.message where message.id = handled.event_id and message.key = $6::text)` : ""}
         order by handled.consumed_at desc, consumer_name, event_id
         limit $1::integer`,
-    ),
+      ),
     // Skips through the primary key from consumer to consumer, and looks up the message for each.
     show: defineStatement(
       "sagabox.inbox_admin.show",

@@ -205,7 +205,7 @@ function notFound(id: string): SagaboxError {
 }
 
 /** An event in the life of a message. */
-interface Moment {
+export interface Moment {
   readonly at: string;
   readonly what: string;
 }

@@ -133,3 +133,85 @@ export function explainStatements(schema: string, open = true) {
     ),
   };
 }
+
+/** Columns that messages are found by. Each has the expression of the index `message_search` or of an older index. */
+const messageConditions = {
+  key: "key = $1::text",
+  correlationId: "correlation_id = $1::text",
+  traceId: "substr(traceparent, 4, 32) = $1::text",
+  sagaId: "saga_id = $1::text",
+} as const;
+
+export type FoundBy = keyof typeof messageConditions;
+
+/**
+ * SQL that finds messages and sagas. Without `open` it reads only what viewers may read: no keys and no texts. `schema`
+ * must be quoted already.
+ */
+export function findStatements(schema: string, open = true) {
+  const statementName = (name: string): string => `sagabox.explain.find_${name}${open ? "" : "_masked"}`;
+  const instances = `${schema}.${open ? "saga_instance" : "masked_saga_instance"} as instance`;
+  const log = `${schema}.${open ? "saga_audit_log" : "masked_saga_audit_log"}`;
+  const text = (column: string): string => (open ? column : "null::text");
+  const sagas = (name: string, condition: string) =>
+    defineStatement(
+      statementName(name),
+      `select instance.id from ${instances} where ${condition} order by instance.id desc limit $2::integer`,
+    );
+  return {
+    // The index is a BRIN index, whose cost the planner estimates as if it had to read the whole table.
+    avoidFullScans: defineStatement(
+      "sagabox.explain.avoid_full_scans",
+      `select set_config('enable_seqscan', 'off', true)`,
+    ),
+    // What the text is the id of.
+    ids: defineStatement(
+      "sagabox.explain.find_ids",
+      `select exists (select 1 from ${schema}.message where id = $1::text)
+           or exists (select 1 from ${schema}.scheduled where id = $1::text)
+           or exists (select 1 from ${schema}.dead_letter where message_id = $1::text) as message,
+              exists (select 1 from ${schema}.saga_instance where id = $1::text) as saga,
+              (select message_id from ${schema}.dead_letter where id = $2::text::bigint) as letter`,
+    ),
+    messages: (by: FoundBy) =>
+      defineStatement(
+        statementName(`messages_by_${by.toLowerCase()}`),
+        `select id from (
+           select id, written_at from ${schema}.message where ${messageConditions[by]}
+           union all
+           select id, written_at from ${schema}.scheduled where ${messageConditions[by]}
+           union all
+           select message_id, written_at from ${schema}.dead_letter where ${messageConditions[by]}
+         ) as found
+         group by id order by min(written_at) desc, id desc limit $2::integer`,
+      ),
+    sagasByKey: sagas("sagas_by_key", open ? "instance.correlation_id = $1::text" : "$1::text is null"),
+    sagasByCorrelation: sagas("sagas_by_correlation", "instance.message_correlation_id = $1::text"),
+    // The log has an index for it, the instances have none.
+    sagasByTrace: sagas(
+      "sagas_by_trace",
+      `instance.id in (select begun.saga_id from ${log} as begun where begun.trace_id = $1::text and begun.version = 1)`,
+    ),
+    saga: defineStatement(
+      statementName("saga"),
+      `select instance.id, instance.saga_type as type, ${text("instance.correlation_id")} as key, instance.status,
+              instance.current_step as "currentStep", instance.waits_for as "waitsFor",
+              ${utc("instance.waiting_since")} as "waitingSince", ${text("instance.last_error")} as "lastError",
+              instance.message_correlation_id as "correlationId", ${utc("instance.due_at")} as "dueAt",
+              instance.due_at <= clock_timestamp() as "isDue", instance.claimed_by as "claimedBy",
+              instance.claimed_until > clock_timestamp() as "isClaimed", ${utc("instance.created_at")} as "createdAt",
+              ${utc("instance.completed_at")} as "completedAt",
+              (select count(*)::integer from ${schema}.${open ? "saga_input" : "masked_saga_input"} as pending
+                where pending.saga_id = instance.id) as "pendingInputs"
+         from ${instances} where instance.id = $1::text`,
+    ),
+    history: defineStatement(
+      statementName("history"),
+      `select ${utc("line.timestamp")} as at, line.event_type as event, line.step, line.old_status as "from",
+              line.new_status as "to", ${text("line.note")} as note
+         from ${log} as line
+        where line.saga_id = $1::text and line.event_type <> 'ignored'
+        order by line.id limit $2::integer`,
+    ),
+  };
+}

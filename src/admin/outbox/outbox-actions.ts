@@ -1,4 +1,4 @@
-import { canReadContents } from "../admin-database.ts";
+import { canReadContents, keysNotReadable } from "../admin-database.ts";
 import { outboxStatements } from "./statements.ts";
 import { readOperator } from "../sagas/saga-admin.ts";
 import { AuditWriter } from "../../audit/index.ts";
@@ -250,11 +250,12 @@ export async function listOutbox(
     after,
   } = checkFilter(filter);
   const sql = outboxStatements(quoteSchema(schema));
-  if (state === "scheduled") {
-    return (await database.run<Row>(sql.scheduled, [limit, topic, type])).rows.map(toWaitingMessage);
-  }
   const open = await canReadContents(database, quoteSchema(schema));
   if (key !== null && !open) throw keysNotReadable();
+  if (state === "scheduled") {
+    const { rows } = await database.run<Row>(sql.scheduled(open), [limit, topic, type, key]);
+    return rows.map(toWaitingMessage);
+  }
   const lane = key === null ? null : laneFor(key);
   const params = [limit, topic, type, lane, state ?? null, after, minAttempts, key, olderThanMs];
   return (await database.run<Row>(sql.list(open), params)).rows.map(toWaitingMessage);
@@ -266,13 +267,10 @@ function checkFilter(filter: OutboxFilter) {
   for (const [name, value] of Object.entries({ topic, type, key })) {
     if (value !== undefined) text(`outbox list: ${name}`, value, { max: 255 });
   }
-  if (
-    state === "scheduled" &&
-    (key ?? filter.olderThan ?? filter.minAttempts ?? filter.after) !== undefined
-  ) {
+  if (state === "scheduled" && (filter.olderThan ?? filter.minAttempts ?? filter.after) !== undefined) {
     throw new SagaboxError(
       "OPTIONS_INVALID",
-      "Of scheduled messages only topic, type and limit can be chosen.",
+      "Scheduled messages can be filtered by topic, type, key and limit only.",
     );
   }
   return {
@@ -284,13 +282,6 @@ function checkFilter(filter: OutboxFilter) {
       filter.olderThan === undefined ? 0 : milliseconds("outbox list: olderThan", filter.olderThan),
     after: text("outbox list: after", after, { pattern: /^\d{1,18}$/ }),
   };
-}
-
-function keysNotReadable(): SagaboxError {
-  return new SagaboxError(
-    "STORAGE_PERMISSION_DENIED",
-    "Keys are not for viewers: finding messages by key needs the operator role, see `sagabox roles sql`.",
-  );
 }
 
 interface Row {

@@ -13,6 +13,12 @@ const stateFilter = `case $5::text
            when 'held' then due_at = 'infinity'
            else true end`;
 
+// Inside the limit, because other keys share the lane.
+const keyFilter = (schema: string): string =>
+  `exists (select 1 from ${schema}.message as own
+                                   where own.id = front.message_id and own.written_on = front.written_on
+                                     and own.key = $8::text)`;
+
 /**
  * SQL about unsent messages. Keys, error texts and messages ahead are read only with `open`. `schema` must be quoted
  * already.
@@ -46,6 +52,7 @@ export function outboxStatements(schema: string) {
                        order by seq limit ${MAX_FRONT_ROWS}) as front
                      where ($2::text is null or topic = $2::text) and ($3::text is null or type = $3::text)
                        and attempts >= $7::integer and ${stateFilter}
+                       and ($8::text is null or ${open ? keyFilter(schema) : "false"})
                      order by seq limit $1::integer) as row
                   order by row.seq limit $1::integer) as row
            left join ${schema}.message on message.id = row.message_id and message.written_on = row.written_on
@@ -57,19 +64,20 @@ export function outboxStatements(schema: string) {
                      order by front.seq limit 1) as ahead on true`
                : ""
            }
-          where ($8::text is null or ${open ? "message.key = $8::text" : "false"})
-            and message.written_at <= clock_timestamp() - $9::double precision * interval '1 ms'
+          where message.written_at <= clock_timestamp() - $9::double precision * interval '1 ms'
           order by row.seq`,
       ),
-    scheduled: defineStatement(
-      "sagabox.outbox_admin.scheduled",
-      `select id as message_id, topic, type, lane::integer, null as seq, 0 as attempts, max_attempts, false as again,
-              null as key, null as last_error, null as behind, ${utc("due_at")} as due_at,
+    scheduled: (open: boolean) =>
+      defineStatement(
+        `sagabox.outbox_admin.scheduled_${open ? "open" : "masked"}`,
+        `select id as message_id, topic, type, lane::integer, null as seq, 0 as attempts, max_attempts, false as again,
+              ${open ? "key" : "null as key"}, null as last_error, null as behind, ${utc("due_at")} as due_at,
               ${utc("written_at")} as written_at, 'scheduled' as state
          from ${schema}.scheduled
         where ($2::text is null or topic = $2::text) and ($3::text is null or type = $3::text)
+          and ($4::text is null or ${open ? "key = $4::text" : "false"})
         order by scheduled.due_at, id limit $1::integer`,
-    ),
+      ),
     retryNow: defineStatement(
       "sagabox.outbox_admin.retry_now",
       `select retried_lane as lane, tried as attempts, ${utc("was_due")} as was_due

@@ -90,7 +90,7 @@ test("F8: a changed definition diverges, one that lacks a step or a version leav
   expect(report).toMatchObject({ checked: 5, same: 2, stuck: 1 });
   const of = (name: string) => report.findings.find(({ id }) => id === ids[name]);
   expect(of("waiting")).toMatchObject({ verdict: "stuck", step: "approval", status: "running" });
-  expect(of("done")).toMatchObject({ verdict: "diverges", correlationId: "done", status: "completed" });
+  expect(of("done")).toMatchObject({ verdict: "diverges", key: "done", status: "completed" });
   expect(of("stubborn")).toMatchObject({ verdict: "diverges", step: "charge" });
 
   const newest = another("newest");

@@ -23,7 +23,7 @@ export interface CheckFinding {
   readonly id: string;
   readonly type: string;
   readonly definitionVersion: number;
-  readonly correlationId: string;
+  readonly key: string;
   readonly status: SagaStatus;
   readonly verdict: "diverges" | "stuck";
   /** The transition from which on it differs. */
@@ -197,5 +197,5 @@ function toFinding(
   const { verdict, step, why } = replayed;
   const [version, atMs] = verdict === "diverges" ? [replayed.version, replayed.atMs] : [null, null];
   const at = atMs === null ? null : new Date(atMs).toISOString();
-  return { id, type, definitionVersion, correlationId: key, status, verdict, version, at, step, why };
+  return { id, type, definitionVersion, key, status, verdict, version, at, step, why };
 }

@@ -22,8 +22,8 @@ async function setup() {
 }
 
 test.each<[FilterName, string, string]>([
-  ["correlationId", "key-77", "saga_instance_correlation"],
-  ["messageCorrelationId", "message-77", "saga_instance_message_correlation"],
+  ["key", "key-77", "saga_instance_correlation"],
+  ["correlationId", "message-77", "saga_instance_message_correlation"],
 ])("F3: a look-up by %s uses its index", async (name, value, index) => {
   const { sql, plan } = await setup();
   expect(await plan(sql.listSagas([name]).text, [50, value])).toContain(index);

@@ -20,8 +20,8 @@ export interface SagaSummary {
   readonly type: string;
   /** The version of the definition it began with and ends with. */
   readonly definitionVersion: number;
-  /** Its key: there is one instance for each. */
-  readonly correlationId: string;
+  /** Its business key. There is one instance for each type and key. */
+  readonly key: string;
   readonly status: SagaStatus;
   readonly currentStep: string | null;
   readonly waitsFor: string | null;
@@ -32,7 +32,7 @@ export interface SagaSummary {
   readonly retryCount: number;
   readonly traceId: string;
   /** The correlation id of the message that started it, and of everything it sends. */
-  readonly messageCorrelationId: string;
+  readonly correlationId: string;
   readonly parent: { readonly id: string; readonly step: string } | null;
   /** When a worker must process it next, also without new input. */
   readonly dueAt: string | null;
@@ -58,9 +58,9 @@ export interface SagaFilter {
   /** The step it stands at; without a round, that step in any. */
   readonly step?: string;
   /** The key of the instance. */
+  readonly key?: string;
+  /** The correlation id that it shares with the messages around it. */
   readonly correlationId?: string;
-  /** The correlation id it shares with the messages around it. */
-  readonly messageCorrelationId?: string;
   /** Only those that started longer ago. */
   readonly olderThan?: Duration | number;
   /** At most this many, newest first; up to 10,000. Default 50. */
@@ -71,7 +71,7 @@ export interface SagaFilter {
 
 /** Ten years, as for the times in definitions. */
 export const MAX_AGE_MS = 3_650 * 86_400_000;
-const TEXT_KEYS = ["type", "step", "correlationId", "messageCorrelationId", "after"] as const;
+const TEXT_KEYS = ["type", "step", "key", "correlationId", "after"] as const;
 const KNOWN = [...TEXT_KEYS, "status", "olderThan", "limit"];
 
 /** Instances, newest first. */
@@ -105,7 +105,7 @@ export interface Incident {
   readonly id: string;
   readonly sagaId: string;
   readonly type: string;
-  readonly correlationId: string;
+  readonly key: string;
   /** The steps that failed for good. */
   readonly steps: readonly string[];
   readonly error: string;

@@ -30,9 +30,9 @@ test("F3, F10: sagas are found by type, status, step, key, correlation id and ag
   expect(await found({ type: "order", limit: 2, after: ids[1] ?? "" })).toEqual([ids[0]]);
   expect(await found({ status: "completed" })).toEqual([done]);
   expect(await found({ step: "approval" })).toEqual(ids.toReversed());
-  expect(await found({ correlationId: "a" })).toEqual([done, ids[0]]);
-  const [first] = await bus.sagas.list({ correlationId: "b" });
-  expect(await found({ messageCorrelationId: first?.messageCorrelationId ?? "" })).toEqual([ids[1]]);
+  expect(await found({ key: "a" })).toEqual([done, ids[0]]);
+  const [first] = await bus.sagas.list({ key: "b" });
+  expect(await found({ correlationId: first?.correlationId ?? "" })).toEqual([ids[1]]);
   expect(await found({ olderThan: "1h" })).toEqual([]);
   expect(await found({ olderThan: 0, type: "other" })).toEqual([done]);
   expect(first).toMatchObject({

@@ -4,10 +4,10 @@ const utc = (column: string): string =>
   `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
 const summary = `instance.id, instance.saga_type as type, instance.definition_version as "definitionVersion",
-       instance.correlation_id as "correlationId", instance.status, instance.current_step as "currentStep",
+       instance.correlation_id as key, instance.status, instance.current_step as "currentStep",
        instance.waits_for as "waitsFor", ${utc("instance.waiting_since")} as "waitingSince", instance.version,
        instance.last_error as "lastError", instance.retry_count as "retryCount", instance.trace_id as "traceId",
-       instance.message_correlation_id as "messageCorrelationId", instance.parent_id as "parentId",
+       instance.message_correlation_id as "correlationId", instance.parent_id as "parentId",
        instance.parent_step as "parentStep", ${utc("instance.due_at")} as "dueAt", instance.claimed_by as "claimedBy",
        ${utc("instance.claimed_until")} as "claimedUntil", ${utc("instance.created_at")} as "createdAt",
        ${utc("instance.updated_at")} as "updatedAt", ${utc("instance.completed_at")} as "completedAt"`;
@@ -17,8 +17,8 @@ const filters = {
   type: "instance.saga_type = ?::text",
   status: "instance.status = ?::text",
   step: "(instance.current_step = ?::text or split_part(instance.current_step, '@', 1) = ?::text)",
-  correlationId: "instance.correlation_id = ?::text",
-  messageCorrelationId: "instance.message_correlation_id = ?::text",
+  key: "instance.correlation_id = ?::text",
+  correlationId: "instance.message_correlation_id = ?::text",
   olderThanMs: "instance.created_at < clock_timestamp() - ?::double precision * interval '1 ms'",
   after: "instance.id < ?::text",
 } as const;
@@ -71,7 +71,7 @@ export function adminStatements(schema: string) {
     incidents: defineStatement(
       "sagabox.admin.incidents",
       `select incident.id::text, incident.saga_id as "sagaId", instance.saga_type as type,
-              instance.correlation_id as "correlationId", to_json(incident.steps)::text as steps, incident.error,
+              instance.correlation_id as key, to_json(incident.steps)::text as steps, incident.error,
               ${utc("incident.opened_at")} as "openedAt", ${utc("incident.closed_at")} as "closedAt", incident.resolution
          from ${schema}.saga_incident as incident
          join ${instances} on instance.id = incident.saga_id

@@ -89,7 +89,7 @@ function cleanup(input: CommandInput, io: Io): Promise<number> {
 
 const actions: Actions = {
   stats: { reads: ["consumer"], run: stats },
-  list: { reads: ["since", "consumer", "topic", "type", "limit"], run: list },
+  list: { reads: ["since", "consumer", "topic", "type", "key", "limit"], run: list },
   show: { reads: [], argument: "the id of a message", run: show },
   cleanup: { reads: ["keep", "dry-run", "yes", "actor", "reason"], run: cleanup },
   retire: { reads: ["dry-run", "yes", "actor", "reason"], argument: "the name of a consumer", run: retire },
@@ -100,7 +100,7 @@ export const inbox: Command = {
   summary: "Show what consumers handled, delete old inbox rows, retire consumers that no longer exist.",
   usage: [
     "inbox stats [--consumer <name>]",
-    "inbox list [--since <time>] [--consumer <name>] [--topic <name>] [--type <name>] [--limit <number>]",
+    "inbox list [--since <time>] [--consumer <name>] [--topic <name>] [--type <name>] [--key <key>] …",
     "inbox show <message-id>",
     "inbox cleanup --keep <time> [--dry-run] [--yes]",
     "inbox retire <consumer> --reason <text> [--dry-run] [--yes]",
@@ -128,6 +128,7 @@ Connects to DATABASE_URL.`,
     since: { type: "string", value: "<time>", help: "How far back: 10m, 2h, 1d. Default: 1h." },
     topic: { type: "string", value: "<name>", help: "Only this topic." },
     type: { type: "string", value: "<name>", help: "Only this type." },
+    key: { type: "string", value: "<key>", help: "Only this key. Not for viewers." },
     limit: { type: "string", value: "<number>", help: "Maximum number of rows. Default: 50." },
     keep: keepOption,
     "dry-run": dryRunOption,
@@ -164,6 +165,7 @@ async function list(input: CommandInput, io: Io): Promise<number> {
     consumer: textValue(input, "consumer"),
     topic: textValue(input, "topic"),
     type: textValue(input, "type"),
+    key: textValue(input, "key"),
     limit: numberValue(input, "limit"),
   }) as HandledFilter;
   const { handled, names } = await withSchema(input, io, "viewer", async (database, schema) => {

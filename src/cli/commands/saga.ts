@@ -99,8 +99,8 @@ function drawInstance(
     input,
     io,
     async (admin) => {
-      const { type, definitionVersion, correlationId, status, state } = await showSaga(admin, id);
-      const instance = { id, type, key: correlationId, status, state };
+      const { type, definitionVersion, key, status, state } = await showSaga(admin, id);
+      const instance = { id, type, key, status, state };
       const definition = admin.definitionOf(type, definitionVersion);
       return definition === undefined ? instanceTimeline(instance) : instanceDiagram(definition, instance);
     },
@@ -355,7 +355,7 @@ function findingTable(findings: readonly CheckFinding[], columns: number | undef
       one.id,
       one.type,
       one.definitionVersion,
-      one.correlationId,
+      one.key,
       one.status,
       one.verdict,
       one.version,

@@ -36,8 +36,8 @@ export async function list(input: CommandInput, io: Io): Promise<number> {
     type: textValue(input, "type"),
     status: textValue(input, "status"),
     step: textValue(input, "step"),
-    correlationId: textValue(input, "key"),
-    messageCorrelationId: textValue(input, "correlation-id"),
+    key: textValue(input, "key"),
+    correlationId: textValue(input, "correlation-id"),
     olderThan: textValue(input, "older-than"),
     limit: numberValue(input, "limit"),
     after: textValue(input, "after"),
@@ -55,7 +55,7 @@ export async function list(input: CommandInput, io: Io): Promise<number> {
     saga.id,
     saga.type,
     saga.definitionVersion,
-    saga.correlationId,
+    saga.key,
     saga.status,
     saga.completedAt === null ? saga.waitsFor : null,
     saga.updatedAt,
@@ -111,8 +111,8 @@ export async function stuck(input: CommandInput, io: Io): Promise<number> {
     return code;
   }
   if (sagas.length === 0) io.out("No saga is stuck.");
-  for (const { id, type, correlationId, status, reason, why, whatToDo } of sagas) {
-    io.out(safeLines(`${id}  ${type} ${correlationId}  ${status}  (${reason})`));
+  for (const { id, type, key, status, reason, why, whatToDo } of sagas) {
+    io.out(safeLines(`${id}  ${type} ${key}  ${status}  (${reason})`));
     io.out(safeLines(`  ${why.replaceAll("\n", " ")}\n  ${whatToDo}`));
   }
   return code;
@@ -126,7 +126,8 @@ function shorten(text: string | null): string | null {
 export function sagaText(saga: Omit<SagaDetail, "state">, columns?: number): string {
   const facts: readonly (readonly [string, string | null])[] = [
     ["saga", `${saga.type} version ${saga.definitionVersion}`],
-    ["key", saga.correlationId],
+    ["key", saga.key],
+    ["correlation id", saga.correlationId],
     ["status", `${saga.status}${saga.pivoted ? ", past its pivot" : ""}`],
     ["turned back", saga.cause],
     ["waits for", saga.waitsFor === null ? null : `${saga.waitsFor} since ${saga.waitingSince ?? "?"}`],
@@ -139,7 +140,7 @@ export function sagaText(saga: Omit<SagaDetail, "state">, columns?: number): str
     ["changed", saga.updatedAt],
     ["completed", saga.completedAt],
     ["trace", saga.traceId],
-    ["correlation id", saga.messageCorrelationId],
+    ["correlation id", saga.correlationId],
     ["parent", saga.parent === null ? null : `${saga.parent.id}, step ${saga.parent.step}`],
     ["input", jsonText(saga.input)],
   ];

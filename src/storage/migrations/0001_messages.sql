@@ -52,6 +52,15 @@ create index message_aggregate on {schema}.message (aggregate_type, aggregate_id
 create index message_saga on {schema}.message (saga_id) where saga_id is not null;
 create index message_written_at on {schema}.message using brin (written_at);
 
+-- For people who look for a message by key, correlation id or trace id. A publish writes nothing to this index: autovacuum
+-- stores one bloom filter for each 32 pages, and a search reads the pages whose filter matches or that have none yet. One
+-- index for all three, because each index is one more lock for a publishing transaction.
+create index message_search on {schema}.message using brin (
+  key text_bloom_ops (n_distinct_per_range = 1000, false_positive_rate = 0.01),
+  correlation_id text_bloom_ops (n_distinct_per_range = 1000, false_positive_rate = 0.01),
+  substr(traceparent, 4, 32) text_bloom_ops (n_distinct_per_range = 1000, false_positive_rate = 0.01)
+) with (pages_per_range = 32, autosummarize = on);
+
 -- Receives messages of a day that has no partition of its own. It stays empty while the maintenance runs.
 create table {schema}.message_default partition of {schema}.message default;
 

@@ -8,7 +8,7 @@ import postgres from "postgres";
 import { createBus, message, permanent, type Bus } from "sagabox";
 import { MemoryTransport } from "sagabox/testing";
 import { expect, onTestFinished, test } from "vitest";
-import { findProblems } from "../../examples/guides/admin.ts";
+import { explainOrder, findProblems } from "../../examples/guides/admin.ts";
 import * as consuming from "../../examples/guides/consuming.ts";
 import { CustomerMoved, OrderPlaced, ReserveStock, StockCounted } from "../../examples/guides/contracts.ts";
 import * as deadLetters from "../../examples/guides/dead-letters.ts";

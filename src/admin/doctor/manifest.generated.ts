@@ -533,6 +533,7 @@ export const manifest: readonly SchemaPart[] = [
   {"kind":"index","name":"message_aggregate","shape":"CREATE INDEX message_aggregate ON ONLY message USING btree (aggregate_type, aggregate_id) WHERE (aggregate_id IS NOT NULL)"},
   {"kind":"index","name":"message_pkey","shape":"CREATE UNIQUE INDEX message_pkey ON ONLY message USING btree (id, written_on)"},
   {"kind":"index","name":"message_saga","shape":"CREATE INDEX message_saga ON ONLY message USING btree (saga_id) WHERE (saga_id IS NOT NULL)"},
+  {"kind":"index","name":"message_search","shape":"CREATE INDEX message_search ON ONLY message USING brin (key text_bloom_ops (n_distinct_per_range='1000', false_positive_rate='0.01'), correlation_id text_bloom_ops (n_distinct_per_range='1000', false_positive_rate='0.01'), substr(traceparent, 4, 32) text_bloom_ops (n_distinct_per_range='1000', false_positive_rate='0.01')) WITH (pages_per_range='32', autosummarize='on')"},
   {"kind":"index","name":"message_written_at","shape":"CREATE INDEX message_written_at ON ONLY message USING brin (written_at)"},
   {"kind":"index","name":"outbox_again","shape":"CREATE INDEX outbox_again ON outbox USING btree (message_id) WHERE again"},
   {"kind":"index","name":"outbox_express","shape":"CREATE INDEX outbox_express ON outbox USING btree (lane, priority DESC, seq) WHERE ((priority)::smallint <> 5)"},

@@ -279,3 +279,9 @@ test("sagabox/admin finds what is wrong with the server, from the user's own cod
   expect(problems.filter((line) => line.startsWith("durability: fsync is off"))).toHaveLength(1);
   expect(problems.filter((line) => line.startsWith("conservation"))).toEqual([]);
 });
+
+test("explain() of sagabox/admin says what happens next to an order", async () => {
+  const { pool, bus } = await setup();
+  await publishing.orderInOurs(bus, "a");
+  expect(await explainOrder(pool, "a")).toContainEqual(expect.stringContaining("no running worker owns lane"));
+});

@@ -282,6 +282,6 @@ test("sagabox/admin finds what is wrong with the server, from the user's own cod
 
 test("explain() of sagabox/admin says what happens next to an order", async () => {
   const { pool, bus } = await setup();
-  await publishing.orderInOurs(bus, "a");
+  await publishing.orderWithPg(pool, bus, "a");
   expect(await explainOrder(pool, "a")).toContainEqual(expect.stringContaining("no running worker owns lane"));
 });

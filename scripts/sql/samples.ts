@@ -7,8 +7,7 @@ const SCHEMA = '"sagabox"';
 type Sample = readonly unknown[] | string;
 
 const tables = { "on the outbox": [SCHEMA, "outbox"], "on the queue": [SCHEMA, "queue"] };
-const deadLetterFilters =
-  "fingerprint origin consumer type topic reason messageId key key text since until";
+const deadLetterFilters = "fingerprint origin consumer type topic reason messageId key key text since until";
 const deadLetters = {
   "without a filter": [["open"]],
   "with every filter": [["open", ...deadLetterFilters.split(" ")]],

@@ -283,5 +283,7 @@ test("sagabox/admin finds what is wrong with the server, from the user's own cod
 test("explain() of sagabox/admin says what happens next to an order", async () => {
   const { pool, bus } = await setup();
   await publishing.orderWithPg(pool, bus, "a");
-  expect(await explainOrder(pool, "a")).toContainEqual(expect.stringContaining("no running worker owns lane"));
+  expect(await explainOrder(pool, "a")).toContainEqual(
+    expect.stringContaining("no running worker owns lane"),
+  );
 });

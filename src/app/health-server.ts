@@ -4,12 +4,12 @@ import { SagaboxError } from "../errors/index.ts";
 import { after, type Clock, type Service, systemClock, withDeadline } from "../runtime/index.ts";
 
 /**
- * Limits the connections of a server by closing the oldest. Node's `maxConnections` refuses new ones instead, so a client
- * with enough idle connections could lock out probes.
+ * Limits the connections of a server by closing the one whose last request is oldest. Node's `maxConnections` refuses new
+ * connections instead, so a client with enough idle connections could lock out probes.
  */
-class NewestConnections {
+class ConnectionLimit {
   readonly #max: number;
-  /** Ordered by last complete request, oldest first. */
+  /** Ordered by last request (or by connecting, before the first request), oldest first. */
   readonly #sockets = new Set<Socket>();
 
   constructor(server: Server, max: number) {
@@ -47,7 +47,10 @@ export interface Readiness {
   readonly checks: Readonly<Record<string, boolean>>;
   /** The reason of each failed check, for the log and the application. The server does not publish it. */
   readonly reasons?: Readonly<Record<string, string>>;
-  /** Topics that are not being sent to, and why. An unreachable broker does not make the process unready. */
+  /**
+   * The state of each topic that the relay does not send to as usual: its circuit breaker is open or half-open, or it is
+   * paused because the broker's queue is full. Such topics do not make the process unready.
+   */
   readonly destinations?: Readonly<Record<string, "open" | "half-open" | "paused">>;
 }
 
@@ -87,8 +90,8 @@ const LIMITS = {
   connectionsCheckingInterval: 1_000,
 };
 /**
- * A probe is locked out only if this many clients connect between its connection and its request. Each client that does not
- * read its response holds at most one metrics page in memory.
+ * High enough that a probe keeps its connection: other clients would have to open this many between the probe's connecting
+ * and its request. Low enough for memory: each client that does not read its response holds one metrics page.
  */
 const MAX_CONNECTIONS = 200;
 const STOP_GRACE_MS = 1_000;
@@ -101,10 +104,11 @@ export class HealthServer implements Service {
   readonly #options: HealthServerOptions;
   readonly #clock: Clock;
   #server: Server | undefined;
-  #connections: NewestConnections | undefined;
+  #connections: ConnectionLimit | undefined;
   #starting: Promise<void> | undefined;
   /** The latest response of each connection; resolves when it has been sent. */
   readonly #lastAnswers = new WeakMap<Socket, Promise<unknown>>();
+  /** The latest readiness check. `untilMs` is infinite while the check runs, so that all probes share it. */
   #cached: { untilMs: number; readonly readiness: Promise<Readiness> } | undefined;
 
   constructor(options: HealthServerOptions) {
@@ -145,7 +149,7 @@ export class HealthServer implements Service {
   async #listen(): Promise<void> {
     const { host = "127.0.0.1", port = 8000 } = this.#options;
     const server = createServer(LIMITS, (request, response) => this.#enqueue(request, response));
-    this.#connections = new NewestConnections(server, MAX_CONNECTIONS);
+    this.#connections = new ConnectionLimit(server, MAX_CONNECTIONS);
     server.maxRequestsPerSocket = 1_000;
     server.on("clientError", (_error, socket) => socket.destroy());
     await new Promise<void>((resolve, reject) => {
@@ -160,11 +164,11 @@ export class HealthServer implements Service {
   // not read.
   #enqueue(request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request;
-    const isSent = new Promise((resolve) => response.once("close", resolve));
-    const before = this.#lastAnswers.get(socket);
-    this.#lastAnswers.set(socket, isSent);
-    if (before === undefined) void this.#serve(request, response);
-    else void before.then(() => (socket.destroyed ? undefined : this.#serve(request, response)));
+    const sent = new Promise((resolve) => response.once("close", resolve));
+    const previous = this.#lastAnswers.get(socket);
+    this.#lastAnswers.set(socket, sent);
+    if (previous === undefined) void this.#serve(request, response);
+    else void previous.then(() => (socket.destroyed ? undefined : this.#serve(request, response)));
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -204,9 +208,9 @@ export class HealthServer implements Service {
     "/health/live": async () => jsonAnswer(200, { status: "ok" }),
     "/health/ready": async () => {
       const { ok, checks } = await this.#readiness();
-      const shown = Object.entries(checks).map(([name, passed]) => [name, passed ? "ok" : "failed"]);
+      const results = Object.entries(checks).map(([name, passed]) => [name, passed ? "ok" : "failed"]);
       const status = !ok ? "unavailable" : Object.values(checks).every(Boolean) ? "ok" : "degraded";
-      return jsonAnswer(ok ? 200 : 503, { status, checks: Object.fromEntries(shown) });
+      return jsonAnswer(ok ? 200 : 503, { status, checks: Object.fromEntries(results) });
     },
     "/metrics": async () => {
       const { metrics } = this.#options;
@@ -218,10 +222,10 @@ export class HealthServer implements Service {
   // Many probes may arrive at once. They share one check of the database, at most once per `readyCacheMs`.
   #readiness(): Promise<Readiness> {
     if (this.#cached === undefined || this.#clock.monotonicMs() >= this.#cached.untilMs) {
-      const kept = { untilMs: Number.POSITIVE_INFINITY, readiness: this.#checkReadiness() };
-      this.#cached = kept;
-      void kept.readiness.then(() => {
-        kept.untilMs = this.#clock.monotonicMs() + (this.#options.readyCacheMs ?? 1_000);
+      const entry = { untilMs: Number.POSITIVE_INFINITY, readiness: this.#checkReadiness() };
+      this.#cached = entry;
+      void entry.readiness.then(() => {
+        entry.untilMs = this.#clock.monotonicMs() + (this.#options.readyCacheMs ?? 1_000);
       });
     }
     return this.#cached.readiness;

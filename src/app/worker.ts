@@ -47,7 +47,7 @@ export interface Running {
 export interface StopResult {
   /** False if a part failed to stop, or the shutdown timeout cut work off. */
   readonly clean: boolean;
-  /** Present if the shutdown timeout passed first: a handler or a local step may have been cut off. */
+  /** Present if the shutdown timeout passed before all parts stopped: a handler or a local step may have been cut off. */
   readonly timedOut?: true;
 }
 
@@ -60,7 +60,8 @@ export class Worker {
   readonly #metrics: PrometheusObserver;
   readonly #notices: Notices;
   readonly #probe: DatabaseProbe;
-  #running: ReadonlySet<WorkerPart> = new Set();
+  /** The parts that this process runs, from `RunOptions`. `#parts` holds the objects that they use. */
+  #runningParts: ReadonlySet<WorkerPart> = new Set();
   #consumers: Consumer[] = [];
   #ledger: CrashLedger | undefined;
   #healthServer: HealthServer | undefined;
@@ -71,6 +72,7 @@ export class Worker {
   #consumerNames: ReadonlySet<string> | undefined;
   #sagasListen = false;
   #isClean = true;
+  /** True if a part did not stop within the shutdown timeout. */
   #isLate = false;
 
   constructor(parts: Parts, registry: HandlerRegistry, metrics: PrometheusObserver, notices: Notices) {
@@ -92,7 +94,7 @@ export class Worker {
 
   async #start(options: RunOptions): Promise<Running> {
     const { database, settings, transport, observer, inbox, requests, sagas } = this.#parts;
-    this.#running = chooseParts(options.parts);
+    this.#runningParts = chooseParts(options.parts);
     this.#isClean = true;
     this.#isLate = false;
     await assertOwnSessions(database);
@@ -102,7 +104,7 @@ export class Worker {
     await admin.assertRights(
       database,
       settings.schema,
-      rolesFor(this.#running),
+      rolesFor(this.#runningParts),
       extrasFor(this.#parts.outbox),
     );
     if (this.#isRunning("sagas")) await sagas.registerDefinitions();
@@ -147,7 +149,7 @@ export class Worker {
     };
     const database = await this.#probe.findProblem();
     add("database", database === undefined, database);
-    if (this.#running.size === 0 || this.#isRunning("relay"))
+    if (this.#runningParts.size === 0 || this.#isRunning("relay"))
       add("relay", relay.ready, "it has no lease, or could not renew it");
     for (const consumer of this.#consumers) {
       const { ok, detail } = consumer.health();
@@ -169,7 +171,7 @@ export class Worker {
   }
 
   #isRunning(...parts: readonly WorkerPart[]): boolean {
-    return parts.some((part) => this.#running.has(part));
+    return parts.some((part) => this.#runningParts.has(part));
   }
 
   #assertNotStopped(): void {
@@ -177,9 +179,11 @@ export class Worker {
     throw new SagaboxError("BUS_STOPPED", "This bus was stopped. Make a new one with createBus().");
   }
 
-  /** Lists the consumers of the running parts. Sagas receive replies and events through consumers of their own. */
+  /** Lists the consumers of the running parts and closes the registry. Sagas have consumers of their own. */
   #listDefinitions(): readonly ConsumerDefinition[] {
-    const named = (this.#consumerNames ??= new Set(this.#registry.consumers().map(({ name }) => name)));
+    const applicationConsumers = (this.#consumerNames ??= new Set(
+      this.#registry.consumers().map(({ name }) => name),
+    ));
     if (this.#isRunning("sagas") && !this.#sagasListen) {
       this.#parts.sagas.listen(this.#registry);
       this.#sagasListen = true;
@@ -187,7 +191,7 @@ export class Worker {
     this.#registry.close();
     return this.#registry
       .consumers()
-      .filter(({ name }) => this.#isRunning(named.has(name) ? "consumers" : "sagas"));
+      .filter(({ name }) => this.#isRunning(applicationConsumers.has(name) ? "consumers" : "sagas"));
   }
 
   #makeConsumers(definitions: readonly ConsumerDefinition[]): Consumer[] {
@@ -215,7 +219,8 @@ export class Worker {
     );
   }
 
-  // Running without keys is allowed, but a forgotten variable should show in the log before handlers miss their data.
+  // Running without encryption keys is allowed. If the variable was forgotten, the log should say so before a handler finds
+  // its personal data missing.
   #warnAboutMissingKeys(definitions: readonly ConsumerDefinition[]): void {
     for (const { name: consumer, handlers } of definitions)
       for (const { contract } of handlers.values())
@@ -229,18 +234,18 @@ export class Worker {
       name,
       service,
     });
-    const first = (name: string, service: SupervisedService["service"]): SupervisedService => ({
+    const stoppingFirst = (name: string, service: SupervisedService["service"]): SupervisedService => ({
       name,
       service,
       stopsFirst: true,
     });
-    const when = (
+    const ifRunning = (
       part: WorkerPart,
       ...services: readonly SupervisedService[]
     ): readonly SupervisedService[] => (this.#isRunning(part) ? services : []);
     return [
       asSupervised("vitals", new Vitals(this.#parts)),
-      ...when(
+      ...ifRunning(
         "upkeep",
         asSupervised("history", history),
         asSupervised("janitor", new Janitor(this.#parts)),
@@ -250,24 +255,27 @@ export class Worker {
       ),
       ...(privacy === undefined
         ? []
-        : when("upkeep", asSupervised("sweeper", new Sweeper(createEraser(this.#parts, privacy), observer)))),
+        : ifRunning(
+            "upkeep",
+            asSupervised("sweeper", new Sweeper(createEraser(this.#parts, privacy), observer)),
+          )),
       ...(claimCheck.collector === undefined
         ? []
-        : when("upkeep", asSupervised("collector", claimCheck.collector))),
-      ...when("relay", asSupervised("backlog", new Backlog(this.#parts)), asSupervised("relay", relay)),
+        : ifRunning("upkeep", asSupervised("collector", claimCheck.collector))),
+      ...ifRunning("relay", asSupervised("backlog", new Backlog(this.#parts)), asSupervised("relay", relay)),
       ...(depthWatch !== undefined && this.#isRunning("relay", "consumers", "sagas")
         ? [asSupervised("broker depth", depthWatch)]
         : []),
-      ...when("relay", asSupervised("schedule", mover)),
+      ...ifRunning("relay", asSupervised("schedule", mover)),
       asSupervised("notifications", hintListener(this.#parts)),
-      ...when(
+      ...ifRunning(
         "sagas",
-        first("sagas", sagas.runner),
+        stoppingFirst("sagas", sagas.runner),
         asSupervised("saga backlog", new SagaBacklog(this.#parts)),
       ),
       ...(this.#ledger === undefined ? [] : [asSupervised("crash ledger", this.#ledger)]),
-      ...this.#consumers.map((consumer) => first(`consumer ${consumer.name}`, consumer)),
-      first("consumer watch", new ConsumerWatch({ consumers: this.#consumers, observer })),
+      ...this.#consumers.map((consumer) => stoppingFirst(`consumer ${consumer.name}`, consumer)),
+      stoppingFirst("consumer watch", new ConsumerWatch({ consumers: this.#consumers, observer })),
       ...this.#createHealthServers(options).map((server) => asSupervised("health server", server)),
     ];
   }
@@ -290,10 +298,10 @@ export class Worker {
   async #stop(): Promise<StopResult> {
     const { settings, observer, sender, wakeUp, admission, transport, database, requests, sagaResults } =
       this.#parts;
-    const began = systemClock.monotonicMs();
+    const beganMs = systemClock.monotonicMs();
     observer.emit("worker.stopping", { worker: settings.worker });
     // A service that fails to stop must not keep the remaining ones running.
-    const stopQuietly = async (stop: () => unknown): Promise<void> => {
+    const stopSafely = async (stop: () => unknown): Promise<void> => {
       try {
         await stop();
       } catch (error) {
@@ -301,23 +309,23 @@ export class Worker {
         if (isSagaboxError(error, "SHUTDOWN_TIMEOUT")) this.#isLate = true;
       }
     };
-    const work = async (): Promise<StopResult> => {
+    const stopAll = async (): Promise<StopResult> => {
       await this.#starting?.catch(() => undefined); // a failed start has stopped its services already
       await Promise.all([
-        stopQuietly(() => requests.close()),
-        stopQuietly(() => sagaResults.close()),
-        stopQuietly(() => this.#supervisor?.stop()),
+        stopSafely(() => requests.close()),
+        stopSafely(() => sagaResults.close()),
+        stopSafely(() => this.#supervisor?.stop()),
       ]);
-      await stopQuietly(() => Promise.all([sender.close(), this.#notices.close()]));
-      await stopQuietly(() => transport.close());
-      await stopQuietly(() => Promise.all([wakeUp.close(), admission.close()]));
+      await stopSafely(() => Promise.all([sender.close(), this.#notices.close()]));
+      await stopSafely(() => transport.close());
+      await stopSafely(() => Promise.all([wakeUp.close(), admission.close()]));
       return this.#isLate ? TIMED_OUT : { clean: this.#isClean };
     };
-    const result = await withDeadline(work(), settings.shutdownTimeoutMs, () => TIMED_OUT);
+    const result = await withDeadline(stopAll(), settings.shutdownTimeoutMs, () => TIMED_OUT);
     await withDeadline(database.close(), 1_000, () => undefined);
     observer.emit("worker.stopped", {
       worker: settings.worker,
-      durationMs: systemClock.monotonicMs() - began,
+      durationMs: systemClock.monotonicMs() - beganMs,
       clean: result.clean,
     });
     return result;
@@ -339,16 +347,21 @@ async function openTransport(transport: Transport, observer: Observer): Promise<
   }
 }
 
-/** Connections for LISTEN, reading, settling, failures, optimistic sends, counting, and two spare ones. */
+/**
+ * Connections that the worker keeps: for LISTEN, reading, settling, failures, optimistic sends, counting, and two spare ones.
+ */
 const HELD_BY_WORKER = 8;
-/** Connections for reading deliveries, acknowledging and retrying. */
+/** Connections that the worker keeps for each consumer: for reading deliveries, acknowledging and retrying. */
 const HELD_BY_CONSUMER = 3;
-/** The minimum: LISTEN, reading, settling, optimistic sends, and one spare connection. */
+/**
+ * The fewest it can run with, besides one for each consumer and one for a handler: for LISTEN, reading, settling, optimistic
+ * sends, and one spare connection.
+ */
 const MIN_FOR_WORKER = 5;
 
 /**
- * Returns how many pool connections handlers may use at once. Each running handler holds one connection and the engine
- * keeps the rest, so handlers cannot deadlock on the pool. Throws OPTIONS_INVALID if the pool is too small.
+ * Returns how many pool connections handlers may use at once, at least 1. Each running handler holds one connection. The
+ * worker keeps the rest for itself, so handlers cannot deadlock on the pool. Throws OPTIONS_INVALID if the pool is too small.
  */
 export function connectionsForHandlers(poolSize: number, consumers: number): number {
   const held = HELD_BY_WORKER + consumers * HELD_BY_CONSUMER;
@@ -360,7 +373,7 @@ export function connectionsForHandlers(poolSize: number, consumers: number): num
   );
 }
 
-/** Shorter than the timeout of a readiness probe, so that the response can still name the failed check. */
+/** Shorter than `readyDeadlineMs` of the health server, so that its response can still name the failed check. */
 const PROBE_MS = 1_500;
 
 /** Checks that the database is writable and migrated. At most one check runs at a time, so a hanging database is not flooded. */

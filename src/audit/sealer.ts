@@ -28,16 +28,17 @@ export interface SealerOptions {
 export interface SealResult {
   readonly rows: number;
   readonly seals: number;
-  /** Number and hash of the last seal, to be stored outside the database. Null while no seal exists. */
+  /** The last seal as "number:hash", to be stored outside the database. Null if no seal exists or another process seals. */
   readonly head: string | null;
 }
 
-const BATCH = 5_000;
+const DEFAULT_BATCH_SIZE = 5_000;
 
 /** Seals both logs in the background. Several processes may run one; only one of them seals at a time. */
 export class AuditSealer extends PeriodicService {
   readonly #options: SealerOptions;
   readonly #sql: AuditStatements;
+  /** The end of the chain after the last round of this process. */
   #last: SealedHead | undefined;
 
   constructor(options: SealerOptions) {
@@ -65,7 +66,7 @@ export class AuditSealer extends PeriodicService {
 
   // Returns undefined if another process is sealing.
   async #sealRound(): Promise<SealedRound | undefined> {
-    const { database, schema, observer, batchSize = BATCH } = this.#options;
+    const { database, schema, observer, batchSize = DEFAULT_BATCH_SIZE } = this.#options;
     const tx = await database.begin({ idleTimeoutMs: 60_000 });
     let round: SealedRound;
     try {
@@ -86,7 +87,7 @@ export class AuditSealer extends PeriodicService {
     return round;
   }
 
-  // A replaced end of the chain can only be detected with a copy of its hash. This process remembers the last one it wrote.
+  // Detecting that the end of the chain was replaced needs a copy of its hash, so this process keeps the last one it saw.
   #reportReplaced(): void {
     const { number, hash } = this.#last ?? { number: "", hash: "" };
     const error = `Seal ${number} with hash ${hash} is no longer in the chain.`;
@@ -104,7 +105,10 @@ export class AuditSealer extends PeriodicService {
   }
 }
 
-/** Seals all committed audit entries now, without waiting for a worker. */
+/**
+ * Seals the audit logs now, without waiting for a worker. Entries of transactions that are newer than the oldest running one
+ * are sealed later.
+ */
 export function sealAudit(database: Database, schema: string): Promise<SealResult> {
   return new AuditSealer({ database, schema, observer: silentObserver, sealEveryMs: 60_000 }).seal();
 }
@@ -122,8 +126,11 @@ function newChainEntry(chain: number) {
 interface Head extends ChainBounds {
   readonly number: string;
   readonly hash: string;
+  /** The first transaction id that is not sealed. */
   readonly xid_to: string;
+  /** Highest sealed row id of the saga log. */
   readonly saga_top: string;
+  /** Highest sealed row id of the action log. */
   readonly action_top: string;
 }
 
@@ -132,7 +139,7 @@ interface HeadRow extends Omit<Head, "number"> {
   /** Id of the oldest running transaction. */
   readonly horizon: string;
   readonly now: string;
-  /** Stored hash of the last seal that this process wrote. */
+  /** Hash that the database now holds for the last seal this process saw; null if the seal is missing. */
   readonly known: string | null;
 }
 
@@ -150,7 +157,7 @@ export interface SealedRound {
   /** Number of a chain that was started because transaction ids went backwards; null in the normal case. */
   readonly newChain: number | null;
   readonly head: SealedHead | null;
-  /** True if the last seal that this process wrote is missing or has another hash. */
+  /** True if the last seal this process saw is missing or has another hash. */
   readonly replaced: boolean;
 }
 
@@ -192,7 +199,7 @@ export async function sealRound(
     return { ...summarizeProgress(done), more: to !== horizon, newChain: null, replaced };
   }
   // The database was restored from a dump into a server with lower transaction ids. Rows of the old server have ids that
-  // no transaction here can have, so they are final, and the old chain is closed with them.
+  // no transaction here can have, so they are final. They are the last rows of the old chain; a new chain begins at id 0.
   const closed =
     head.xid_to === LAST_XID
       ? before
@@ -202,6 +209,7 @@ export async function sealRound(
   const newHead = { ...closed.head, chain, saga_after: saga_top, action_after: action_top, xid_to: "0" };
   const to = await findRangeEnd(tx, sql, newHead, horizon, batchSize);
   const done = await sealRange(tx, sql, { ...closed, head: newHead }, { from: "0", to, now });
+  // Without rows there is no seal to begin the new chain with. The next round tries again.
   if (done.seals === closed.seals)
     return { ...summarizeProgress(closed), more: false, newChain: null, replaced };
   return { ...summarizeProgress(done), more: to !== horizon, newChain: chain, replaced };
@@ -223,7 +231,10 @@ interface WaitingRows {
   readonly last: string | null;
 }
 
-/** Finds the end of a range with about `batchSize` rows. The rows of one transaction stay together. */
+/**
+ * Returns the transaction id that ends a range of about `batchSize` rows, exclusive. The rows of one transaction stay
+ * together, so a range may be larger if one transaction wrote more rows.
+ */
 async function findRangeEnd(
   tx: OwnedTransaction,
   sql: AuditStatements,
@@ -277,7 +288,7 @@ async function writeSeal(
 ): Promise<Head> {
   const { log, month } = rows[0] ?? { log: "saga", month: "" };
   const top = rows.reduce(
-    (most, { id }) => laterId(most, id),
+    (highest, { id }) => laterId(highest, id),
     log === "saga" ? head.saga_top : head.action_top,
   );
   const seal: Omit<Seal, "hash"> = {
@@ -299,7 +310,7 @@ async function writeSeal(
   const hash = sealHash(seal);
   const { number, chain, saga_after, action_after, saga_top, action_top } = seal;
   const bounds = [saga_after, action_after, saga_top, action_top];
-  const what = [seal.row_count, seal.leaves, hash, seal.previous_hash, now];
-  await tx.run(sql.seal, [number, chain, log, month, from, to, ...bounds, ...what]);
+  const content = [seal.row_count, seal.leaves, hash, seal.previous_hash, now];
+  await tx.run(sql.seal, [number, chain, log, month, from, to, ...bounds, ...content]);
   return { number, chain, hash, xid_to: to, saga_after, action_after, saga_top, action_top };
 }

@@ -6,7 +6,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 type Variables = typeof environmentVariables;
 
-/** The settings found in the environment; others are absent. Durations are milliseconds. */
+/** The options that the environment sets. Unset options are absent. Durations are in milliseconds. */
 export type EnvironmentOptions = {
   readonly [Name in keyof Variables]?: NonNullable<ReturnType<Variables[Name]["option"]["check"]>>;
 };
@@ -14,8 +14,8 @@ export type EnvironmentOptions = {
 export type ReadSecret = (path: string) => string;
 
 /**
- * Reads and checks all variables. Throws one error that lists every problem; it never contains a value, except the path
- * of a file. An invalid value under a general name such as LOG_LEVEL is ignored, because it may belong to the application.
+ * Reads and checks all variables. Throws one ENVIRONMENT_INVALID that lists every problem. It may contain the path of a file,
+ * but no other value. An invalid LOG_LEVEL or other general name is ignored, because it may belong to the application.
  */
 export function readEnvironment(
   env: Environment,
@@ -26,24 +26,24 @@ export function readEnvironment(
   return options;
 }
 
-const commandLine = Symbol.for("sagabox.command-line");
+const commandLineMark = Symbol.for("sagabox.command-line");
 
 /**
- * Runs `load`, which loads an application for the `sagabox` command. Meanwhile a bus reads general names too. The mark is
- * a global, because a bundled application contains its own copy of this module.
+ * Runs `load`, which loads an application for the `sagabox` command. Until it returns, a bus also reads general names such as
+ * BATCH_SIZE. A global property marks this time, because a bundled application contains its own copy of this module.
  */
 export async function loadForCommandLine<T>(load: () => Promise<T>): Promise<T> {
-  Reflect.set(globalThis, commandLine, true);
+  Reflect.set(globalThis, commandLineMark, true);
   try {
     return await load();
   } finally {
-    Reflect.deleteProperty(globalThis, commandLine);
+    Reflect.deleteProperty(globalThis, commandLineMark);
   }
 }
 
 /** Returns true while the `sagabox` command loads an application. */
 export function isCommandLine(): boolean {
-  return Reflect.has(globalThis, commandLine);
+  return Reflect.has(globalThis, commandLineMark);
 }
 
 /**
@@ -55,12 +55,12 @@ export function environmentOfBus(env: Environment): Environment {
   return Object.fromEntries(Object.entries(env).filter(([name]) => !isGeneralName(name)));
 }
 
-/** Returns true for names such as BATCH_SIZE that only the `sagabox` command reads. */
+/** Returns true for names without SAGABOX_, such as BATCH_SIZE, that a bus reads only under the `sagabox` command. */
 export function isGeneralName(name: string): boolean {
   return generalNames.has(name);
 }
 
-// DATABASE_URL is not one of them: it always means the database of the application.
+// DATABASE_URL is not a general name: it always means the database of the application.
 const generalNames: ReadonlySet<string> = new Set(
   Object.values<EnvironmentVariable>(environmentVariables)
     .filter((variable) => variable !== environmentVariables.databaseUrl)
@@ -82,7 +82,7 @@ export function gatherEnvironment(
       if (found !== undefined) options[option] = readVariable(variable, found.name, found.value);
     } catch (error) {
       if (!isSagaboxError(error)) throw error;
-      if (!belongsToHost(env, variable)) problems.push(error.message);
+      if (!mayBelongToApplication(env, variable)) problems.push(error.message);
     }
   }
   return { options: Object.freeze(options) as EnvironmentOptions, problems };
@@ -95,9 +95,9 @@ export function environmentInvalid(problems: readonly string[]): SagaboxError {
   );
 }
 
-// LOG_LEVEL or ENCRYPTION_KEY may mean something else to the host application, so an invalid value there is ignored.
+// The application may use LOG_LEVEL or ENCRYPTION_KEY for something else, so an invalid value under such a name is ignored.
 // The database URL is an exception, because a bus needs one.
-function belongsToHost(env: Environment, variable: EnvironmentVariable): boolean {
+function mayBelongToApplication(env: Environment, variable: EnvironmentVariable): boolean {
   if (variable === environmentVariables.databaseUrl) return false;
   if (variable.names.some((name) => variable.isOurs?.(env[name] ?? "") === true)) return false;
   return !variable.names.some(
@@ -105,7 +105,10 @@ function belongsToHost(env: Environment, variable: EnvironmentVariable): boolean
   );
 }
 
-// Deployment tools often pass an unset variable as an empty string.
+/**
+ * Returns the value of the first name that is set, directly or as the path of a file in NAME_FILE. An empty string counts as
+ * unset, because deployment tools often pass unset variables this way. Throws ENVIRONMENT_INVALID.
+ */
 export function findVariable(env: Environment, variable: EnvironmentVariable, readSecret: ReadSecret) {
   for (const name of variable.names) {
     const value = env[name];
@@ -139,15 +142,17 @@ const reasons: Readonly<Record<string, string>> = {
   EISDIR: "it is a folder",
 };
 
-// A value that is not a path may be the secret itself, so errors do not repeat it.
+// Errors contain the value only if it looks like a path. Otherwise it may be the secret itself.
 const PATH = /^(?:\.{0,2}[\\/]|[A-Za-z]:[\\/])[\w.\\/ @-]*$/;
 
 /** Creates the error for a variable whose file cannot be read. */
 export function unreadableFile(name: string, path: string, cause: unknown): SagaboxError {
   const { code = "unknown reason" } = (cause ?? {}) as NodeJS.ErrnoException;
   const reason = reasons[code] ?? code;
-  const why = PATH.test(path) ? `${path} (${reason})` : `${reason}, and its value does not look like a path`;
-  return new SagaboxError("ENVIRONMENT_INVALID", `${name} names a file that cannot be read: ${why}.`, {
+  const detail = PATH.test(path)
+    ? `${path} (${reason})`
+    : `${reason}, and its value does not look like a path`;
+  return new SagaboxError("ENVIRONMENT_INVALID", `${name} names a file that cannot be read: ${detail}.`, {
     cause,
   });
 }

@@ -6,7 +6,7 @@ export type Param = string | number | boolean | null;
 export interface Rows<R> {
   readonly rows: R[];
   readonly rowCount: number;
-  /** The command tag: a COMMIT that answers ROLLBACK did not commit. */
+  /** The command tag. The server answers COMMIT with "ROLLBACK" if the transaction had failed. */
   readonly command: string;
 }
 
@@ -17,9 +17,9 @@ export interface RunLimits {
 
 /** Runs SQL inside a transaction, on the caller's client or on one of ours. */
 export interface Queryable {
-  /** Set if the caller ends the transaction, which may then end before a statement arrives. */
+  /** True for a transaction that the caller ends. It may already have ended when a statement arrives. */
   readonly borrowed?: true;
-  /** Returns whether the transaction is still open. Missing if the driver does not know. */
+  /** Returns true if the transaction is still open. Missing if the driver cannot tell. */
   readonly isOpen?: () => boolean;
   run<R = Record<string, unknown>>(
     statement: Statement,
@@ -41,8 +41,9 @@ export interface Notification {
   readonly payload: string;
 }
 
-/** One connection, kept until its owner releases it. A broken session is replaced, never repaired. */
+/** One connection, kept until its owner releases it. A broken session cannot be used again; its owner opens another. */
 export interface Session extends Queryable {
+  /** True if the connection is gone. */
   readonly broken: boolean;
   listen(channel: string, onNotification: (notification: Notification) => void): Promise<void>;
   /** Calls the listener when the connection breaks. */
@@ -72,7 +73,7 @@ export interface TransactionOptions {
 export interface AfterCommitStatement {
   readonly statement: Statement;
   readonly params: readonly Param[];
-  /** Called when the statement was sent. `answered` resolves when the server has answered, also with an error. */
+  /** Called after the statement was sent. `answered` resolves when the server answers with a result or an error. */
   readonly onSent: (answered: Promise<unknown>) => void;
 }
 
@@ -81,8 +82,8 @@ export interface CommitStatement {
   readonly statement: Statement;
   readonly params: readonly Param[];
   /**
-   * Turns the error that the server answers to this statement into the one that `commit` throws. User code can raise any
-   * SQLSTATE, so only the answer to one of our own statements may be interpreted.
+   * Converts the server's error for this statement into the error that `commit` throws. Called only for this statement,
+   * because SQL of the user can fail with any SQLSTATE and must not be misread.
    */
   readonly explain?: (error: unknown) => unknown;
 }
@@ -95,39 +96,41 @@ export interface OwnedTransaction extends Queryable, Sql {
   readonly lost: boolean;
   /** The error of the server or the driver when the connection ended, if there was one. */
   readonly lostCause: unknown;
-  /** False if the driver hides statements that other code runs on the same connection, such as savepoints. */
+  /** False if the driver does not report statements that other code runs on the same connection, such as SAVEPOINT. */
   readonly seesEverything: boolean;
-  /** Awaited before SQL of the user creates, releases or rolls back to a savepoint. */
+  /** Called and awaited before SQL of the user creates, releases or rolls back to a savepoint. */
   beforeSavepoint?: () => Promise<void>;
   /**
-   * Sends the statements and the COMMIT in one go; resolves only when the server answered COMMIT. Throws
-   * TRANSACTION_CLOSED when SQL inside has ended the transaction or tried to, TRANSACTION_COMMITTED when that may have
-   * committed it.
+   * Sends the statements and COMMIT in one packet. Resolves with the results of the statements after the server confirmed
+   * the COMMIT. Throws TRANSACTION_CLOSED if SQL inside has ended the transaction or tried to, and TRANSACTION_COMMITTED if
+   * that SQL may have committed it.
    */
-  commit(last?: readonly CommitStatement[], afterword?: AfterCommitStatement): Promise<Rows<unknown>[]>;
+  commit(last?: readonly CommitStatement[], afterCommit?: AfterCommitStatement): Promise<Rows<unknown>[]>;
   /** Throws TRANSACTION_COMMITTED when SQL inside may have committed the transaction: a retry would repeat it. */
   rollback(): Promise<void>;
   /** Ends the connection. Later statements of the transaction fail. */
   destroy(): void;
 }
 
-/** How many connections of a pool exist, are idle, and are waited for. */
+/** How many connections a pool has, and how many callers wait for one. */
 export interface PoolUsage {
   readonly total: number;
   readonly idle: number;
-  /** Callers that wait for a connection. */
   readonly waiting: number;
 }
 
 export interface Database extends Queryable {
-  /** The largest number of connections. */
+  /** Maximum number of connections in the pool. */
   readonly size: number;
-  /** The use of the connections. Undefined if the pool does not report it. */
+  /** Returns the current pool usage, or undefined if the pool does not report it. */
   usage?(): PoolUsage | undefined;
   /** Opens a dedicated connection. `settings` are set for the session; `limits` apply to each of its statements. */
   session(purpose: string, settings?: Readonly<Record<string, string>>, limits?: RunLimits): Promise<Session>;
   begin(options?: TransactionOptions): Promise<OwnedTransaction>;
-  /** Runs a statement like `run`, but sends it before other work that waits for this turn of the event loop. */
+  /**
+   * Runs a statement like `run`, but sends it synchronously if a connection is idle, ahead of work that is queued in the event
+   * loop. Missing if the driver cannot do this.
+   */
   runImmediately?(statement: Statement, params: readonly Param[], limits?: RunLimits): Promise<unknown>;
   close(): Promise<void>;
 }

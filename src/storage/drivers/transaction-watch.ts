@@ -10,30 +10,35 @@ interface TaggedConnection {
   removeListener(event: "commandComplete", listener: (completed: CommandComplete) => void): unknown;
 }
 
-/** How statements that bypassed `tx` have changed the transaction of a connection. */
+/** How statements that other code sent directly on the connection have changed our transaction. */
 export type Interference = "rolled back" | "committed" | "prepared" | "savepoint";
 
-/** Whether the driver shows the command tags of all statements on this connection. */
+/** Returns true if the driver reports the command tags of all statements on this connection. */
 export function canWatch(client: PgClient): boolean {
   return findTaggedConnection(client) !== undefined;
 }
 
 /**
- * Watches the command tags of a connection from BEGIN on. Every end of a transaction has a tag, also when other code sent the
- * statement: also `ROLLBACK AND CHAIN`, after which the connection is in a transaction again. Costs the server nothing.
+ * Detects statements of other code that end our transaction or use savepoints. It reads the command tags that the server
+ * sends after each statement, so it needs no extra queries. It also detects `ROLLBACK AND CHAIN`, after which the connection
+ * is in a transaction again.
  */
 export class TransactionWatch {
   readonly #client: PgClient;
   readonly #takeExpected: (tag: string) => boolean;
   #interference: Interference | undefined;
 
-  /** `takeExpected` says whether a statement in flight by our own doing has this tag of a savepoint. Each counts once. */
+  /**
+   * `takeExpected` is called with the tag of a savepoint statement. It returns true if one of our own statements in flight
+   * produces this tag, and then no longer expects it.
+   */
   constructor(client: PgClient, takeExpected: (tag: string) => boolean) {
     this.#client = client;
     this.#takeExpected = takeExpected;
     findTaggedConnection(client)?.on("commandComplete", this.#onComplete);
   }
 
+  /** The interference to report; undefined if there was none. */
   get interference(): Interference | undefined {
     return this.#interference;
   }
@@ -50,7 +55,8 @@ export class TransactionWatch {
         return this.#recordInterference("prepared");
       case "BEGIN":
       case "START TRANSACTION":
-        // Inside a transaction it is only a warning. Outside, a COMMIT that failed has ended ours without a tag.
+        // Inside our transaction, a second BEGIN only raises a warning. If no transaction was open, a COMMIT by other code
+        // failed before it: a failed COMMIT has no tag and rolls back.
         if (this.#client.getTransactionStatus() === "I") this.#recordInterference("rolled back");
         return;
       case "ROLLBACK": // also the tag of ROLLBACK TO SAVEPOINT
@@ -62,7 +68,7 @@ export class TransactionWatch {
     }
   };
 
-  // A commit cannot be undone by what happened before or after it.
+  // A commit is final, so later interference does not replace it. A commit does replace earlier interference.
   #recordInterference(interference: Interference): void {
     if (this.#interference === "committed" || this.#interference === "prepared") return;
     this.#interference = interference;

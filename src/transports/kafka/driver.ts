@@ -1,26 +1,32 @@
 import type { RecordBuffer } from "./record-buffer.ts";
 
 /**
- * The requests that the transport sends to Kafka. An error code of the broker is returned as a value; a call rejects
- * only when no answer arrived. Groups, order, retries and back-pressure are handled by the callers of the driver.
+ * The requests that the transport sends to Kafka. A broker's error code is returned as `code` (0 is success); a call rejects
+ * only if no answer arrived. The callers of the driver handle groups, order, retries and back-pressure.
+ *
+ * `node` is the id of a broker. Requests with different `channel` names use separate connections, so that a waiting fetch does
+ * not delay a heartbeat.
  */
 export interface KafkaDriver {
-  /** Connects if necessary. A missing topic is returned with its error code. */
+  /** Returns the brokers and these topics, connecting if necessary. A missing topic is returned with its error code. */
   describe(topics: readonly string[]): Promise<ClusterView>;
-  /** Returns the highest supported version of a request, or undefined if the broker does not support the request. */
+  /** Returns the highest supported version of a request type (Kafka's API key), or undefined if it is not supported. */
   version(api: number): Promise<number | undefined>;
   createTopics(topics: readonly NewTopic[]): Promise<readonly TopicAnswer[]>;
   /** Returns settings by topic. Topics whose settings we are not allowed to read are left out. */
   topicSettings(topics: readonly string[]): Promise<ReadonlyMap<string, ReadonlyMap<string, string>>>;
+  /** Requests a producer id and epoch, which idempotent publishing needs. */
   newIdentity(): Promise<ProducerIdentity>;
   /** Rejects with a NoAnswerError whose `sent` is false if the request cannot have left this process. */
   produce(node: number, request: ProduceRequest): Promise<readonly ProduceAnswer[]>;
   fetch(channel: string, node: number, request: FetchRequest): Promise<readonly FetchedPartition[]>;
-  /** Returns offsets of partitions that this broker leads; -1 where no record is as late as the requested time. */
+  /** Returns offsets of partitions that this broker leads; -1 if all records are older than the requested time. */
   offsets(node: number, at: OffsetAt, wanted: readonly TopicPartition[]): Promise<readonly OffsetAnswer[]>;
+  /** Returns the id of the broker that coordinates a group. */
   coordinator(group: string): Promise<number>;
   heartbeat(channel: string, node: number, beat: Heartbeat): Promise<HeartbeatAnswer>;
   commit(channel: string, node: number, commit: Commit): Promise<readonly PartitionAnswer[]>;
+  /** Returns the committed offsets of a group. */
   committed(channel: string, node: number, wanted: CommittedRequest): Promise<CommittedAnswer>;
   /** Lists the groups that this broker coordinates and that we are allowed to see. */
   groups(node: number): Promise<readonly string[]>;
@@ -29,7 +35,7 @@ export interface KafkaDriver {
   close(): Promise<void>;
 }
 
-/** `timeMs` is in milliseconds since 1970 and selects the first record that is not older. */
+/** Which offset to look up. `timeMs` (milliseconds since 1970) selects the first record that is not older. */
 export type OffsetAt = "beginning" | "end" | { readonly timeMs: number };
 
 export interface ClusterView {
@@ -47,6 +53,7 @@ export interface TopicView {
 
 export interface PartitionView {
   readonly leader: number;
+  /** Number of replicas. */
   readonly replicas: number;
 }
 
@@ -124,9 +131,10 @@ export interface FetchedPartition {
   readonly topicId: string;
   readonly partition: number;
   readonly code: number;
+  /** The first offset that the broker still stores. */
   readonly logStart: number;
   readonly records: readonly IncomingRecord[];
-  /** The offset to fetch next; undefined if the answer held no batch. */
+  /** The offset to fetch next; undefined if the answer contains no batch. */
   readonly next: number | undefined;
 }
 
@@ -145,8 +153,9 @@ export interface OwnedPartitions {
 export interface Heartbeat {
   readonly group: string;
   readonly member: string;
-  /** 0 joins, -1 leaves. */
+  /** The member's epoch; 0 joins the group, -1 leaves it. */
   readonly epoch: number;
+  /** Kafka's rebalance timeout: how long the member may take to give up partitions. */
   readonly handOverMs: number;
   readonly topics: readonly string[];
   readonly owned: readonly OwnedPartitions[];

@@ -25,7 +25,7 @@ export const topicOptions = {
   partitions: option.number({ default: 12, min: 1, max: 10_000 }),
   /** Replicas of a new topic. Default 3, or the number of brokers if smaller. */
   replication: option.number({ min: 1, max: 15 }),
-  /** How many replicas must store a message before it is confirmed. Default 2 with 3 or more replicas, else 1. */
+  /** How many replicas must store a message before the broker confirms it. Default 2 with 3 or more replicas, else 1. */
   minInSync: option.number({ min: 1, max: 15 }),
   /** How long messages are kept. Default: the broker's setting. */
   retention: option.duration({ min: 1_000, max: MAX_RETENTION_MS }),
@@ -44,7 +44,7 @@ export const kafkaOptions = {
     accepts: "string[]",
     check: (_, brokers) => parseBrokers(brokers),
   }),
-  /** The client id in the broker's logs and quotas. Default "sagabox". */
+  /** Client id that identifies this process in the broker's logs and quotas. Default "sagabox". */
   clientId: option.string({ default: "sagabox", pattern: /^[\w.-]+$/ }),
   /** Prefix of every topic and group name, e.g. "shop.". Default none. */
   prefix: option.string({ default: "", min: 0, max: 100, pattern: /^[A-Za-z0-9._-]*$/ }),
@@ -75,7 +75,7 @@ export const kafkaOptions = {
   compression: option.choice(["none", "gzip", "snappy", "lz4"], { default: "lz4" }),
   /** How long a message waits so that more messages can join its batch. Default "10ms". */
   linger: option.duration({ default: "10ms", max: 10_000 }),
-  /** Largest batch of one partition in compressed bytes; a single larger message is sent alone. Default 32 KiB. */
+  /** Largest batch of one partition in compressed bytes. A larger message is sent in a batch of its own. Default 32 KiB. */
   batchBytes: option.number({ default: 32_768, min: 1, max: 16_777_216 }),
   /** How many bytes may wait to be sent. Further messages get the outcome "unreachable". Default 64 MiB. */
   bufferBytes: option.number({ default: 67_108_864, min: 65_536 }),
@@ -85,7 +85,7 @@ export const kafkaOptions = {
   timeout: option.duration({ default: "30s", min: 100, max: 600_000 }),
   /** How long connecting to a broker may take. Default "5s". */
   connectTimeout: option.duration({ default: "5s", min: 50 }),
-  /** Deliveries are aborted after this long without a heartbeat. Use the broker's session timeout. Default "45s". */
+  /** Without a heartbeat for this long, deliveries are aborted. Set it to the broker's session timeout. Default "45s". */
   sessionTimeout: option.duration({ default: "45s", min: 1_000 }),
   /** How long deliveries may run on when a partition moves to another member before they are aborted. Default "30s". */
   handOver: option.duration({ default: "30s", min: 100, max: 3_600_000 }),
@@ -99,7 +99,7 @@ export const kafkaOptions = {
     default: ["10s", "60s", "300s"],
     check: (_, steps) => parseRetrySteps(steps as readonly DurationOrMs[]),
   }),
-  /** Called with a sentence about an unsafe or unexpected state. Default: a Node process warning. */
+  /** Called with a sentence about an unsafe or unexpected state. Default: a Node.js process warning. */
   warn: option.callback((warning: string): void => process.emitWarning(warning, "SagaboxWarning")),
 };
 
@@ -139,11 +139,11 @@ function parseBrokers(brokers: unknown): readonly Broker[] {
 }
 
 function parseBroker(name: string, value: unknown): Broker {
-  const found = /^(?:\[([0-9a-fA-F:]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})$/.exec(text(name, value));
-  const port = Number(found?.[3]);
-  if (found === null || port < 1 || port > 65_535)
+  const match = /^(?:\[([0-9a-fA-F:]+)\]|([A-Za-z0-9._-]+)):(\d{1,5})$/.exec(text(name, value));
+  const port = Number(match?.[3]);
+  if (match === null || port < 1 || port > 65_535)
     throw new SagaboxError("OPTIONS_INVALID", `${name} must be "host:port".`);
-  return Object.freeze({ host: found[1] ?? found[2] ?? "", port });
+  return Object.freeze({ host: match[1] ?? match[2] ?? "", port });
 }
 
 // PLAIN sends the password in clear text, so it needs TLS even if `allowInsecure` is set.
@@ -152,12 +152,12 @@ function assertEncrypted({ brokers, tls, sasl, allowInsecure }: KafkaOptions): v
   if (tlsSettings(tls) !== undefined || (allowInsecure === true && !isPlain)) return;
   const remote = parseBrokers(brokers).find(({ host }) => !isLoopback(host));
   if (remote === undefined) return;
-  const instead = isPlain
+  const advice = isPlain
     ? "PLAIN would send the password in clear text."
     : "In a closed network, set allowInsecure: true.";
   throw new SagaboxError(
     "OPTIONS_INVALID",
-    `Broker ${remote.host} is not on this machine, so kafka.tls is needed. ${instead}`,
+    `Broker ${remote.host} is not on this machine, so kafka.tls is needed. ${advice}`,
   );
 }
 
@@ -175,9 +175,11 @@ export interface TlsOptions {
   readonly ca?: string | Buffer | readonly (string | Buffer)[];
   /** Client certificate in PEM, if the broker requires one. */
   readonly cert?: string | Buffer;
+  /** Private key of the client certificate in PEM. */
   readonly key?: string | Buffer;
+  /** Passphrase of an encrypted private key. */
   readonly passphrase?: string;
-  /** The name in the broker's certificate, if it differs from the host. */
+  /** Expected name in the broker's certificate, if it differs from the host. */
   readonly servername?: string;
 }
 
@@ -213,8 +215,8 @@ export function saslSettings(sasl: SaslOptions | undefined): SaslSettings | unde
   const mechanism = oneOf("kafka.sasl.mechanism", sasl.mechanism, saslMechanisms);
   if (typeof credentials === "function")
     return Object.freeze({ mechanism, credentials: async () => checkCredentials(await credentials()) });
-  const fixed = checkCredentials(credentials);
-  return Object.freeze({ mechanism, credentials: async () => fixed });
+  const checked = checkCredentials(credentials);
+  return Object.freeze({ mechanism, credentials: async () => checked });
 }
 
 // Errors name the invalid option but never contain its value.

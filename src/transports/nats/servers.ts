@@ -1,17 +1,22 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { isLoopback, rejectUnknownKeys } from "../../options/index.ts";
 
-/** Certificates in PEM format. The server's certificate and its host name are always verified. */
+/**
+ * TLS settings of a NATS connection. Certificates and keys are in PEM format. The server's certificate and its host name are
+ * always verified.
+ */
 export interface NatsTls {
   /** Certificate authorities to trust instead of the Node.js defaults. */
   readonly ca?: string;
   /** Client certificate, if the server requires one. */
   readonly cert?: string;
+  /** Private key of the client certificate. Required with `cert`. */
   readonly key?: string;
   /** Expected name in the server's certificate, if it differs from the host. */
   readonly servername?: string;
 }
 
+/** Checks the TLS options. Returns undefined if TLS is off. Throws OPTIONS_INVALID. */
 export function checkTls(tls: NatsTls | boolean | undefined): NatsTls | undefined {
   if (tls === undefined) return undefined;
   if (tls === true) return {};
@@ -24,8 +29,8 @@ export function checkTls(tls: NatsTls | boolean | undefined): NatsTls | undefine
 }
 
 /**
- * Checks the addresses and returns them as "host:port". Rejects credentials in an address, because they would appear in
- * logs, and rejects remote hosts without TLS unless `allowInsecure` is set.
+ * Checks the addresses and returns them as "host:port". Throws OPTIONS_INVALID for credentials in an address, because they
+ * would appear in logs, and for remote hosts without TLS unless `allowInsecure` is set.
  */
 export function checkServers(
   servers: string | readonly string[],
@@ -45,9 +50,9 @@ function checkServer(address: unknown, tls: NatsTls | undefined, allowInsecure: 
   if (url.username !== "" || url.password !== "") {
     throw invalid("must not contain a user or password; use credentials instead");
   }
-  const secure = tls !== undefined;
-  if (url.protocol === "tls:" && !secure) throw invalid("has a tls:// address, so tls must be set (or true)");
-  if (!secure && !allowInsecure && !isLoopback(url.hostname)) {
+  const hasTls = tls !== undefined;
+  if (url.protocol === "tls:" && !hasTls) throw invalid("has a tls:// address, so tls must be set (or true)");
+  if (!hasTls && !allowInsecure && !isLoopback(url.hostname)) {
     throw invalid(
       `has ${url.hostname}, which is a remote host: set tls, or allowInsecure: true for a connection without TLS`,
     );
@@ -63,7 +68,8 @@ interface Address {
   readonly password: string;
 }
 
-// URL parses hosts strictly only for schemes it knows, so parse as https and restore a port that equals its default.
+// `URL` validates host names only for schemes it knows, so parse the address as https. `URL` then drops port 443, the default
+// of https, so restore it.
 function parse(address: string): Address | undefined {
   const [, scheme = "nats", rest = ""] = /^(?:([a-z]+):\/\/)?(.+)$/.exec(address) ?? [];
   try {
@@ -80,6 +86,6 @@ function parse(address: string): Address | undefined {
   }
 }
 
-function invalid(what: string): SagaboxError {
-  return new SagaboxError("OPTIONS_INVALID", `nats.servers ${what}.`);
+function invalid(problem: string): SagaboxError {
+  return new SagaboxError("OPTIONS_INVALID", `nats.servers ${problem}.`);
 }

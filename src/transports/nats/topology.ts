@@ -1,12 +1,13 @@
 import { createHash } from "node:crypto";
 import { laneFor } from "../../message/index.ts";
 
-/** Stream names of one prefix. */
+/** Names of the JetStream streams with one prefix. */
 export interface StreamNames {
   /** All messages; one subject per topic and partition. */
   readonly messages: string;
   /** Copies that wait for another attempt. */
   readonly retries: string;
+  /** Dead letters. */
   readonly dead: string;
   /** Partition assignments; one small record per group. */
   readonly groups: string;
@@ -31,21 +32,26 @@ export function messageSubject(prefix: string, topic: string, partition: number 
   return `${prefix}.msg.${topicTokens(topic)}.${partition}`;
 }
 
-/** Returns the subject of the record that names the first group of a topic. */
+/** Returns the subject of the record that stores which group subscribed to a topic first. */
 export function topicSubject(prefix: string, topic: string): string {
   return `${prefix}.topic.${topicTokens(topic)}`;
 }
 
 /** Names of one consumer group's consumers and subjects. */
 export interface GroupNames {
+  /** Subject of the group's partition assignments in the `groups` stream. */
   readonly record: string;
+  /** Subject that tells the members to read the record again. */
   readonly hint: string;
+  /** Subject of the group's dead letters. */
   readonly dead: string;
+  /** Subject of the group's messages that wait for another attempt. */
   retry(topic: string): string;
+  /** The consumer that reads the group's retries of a topic. */
   retryConsumer(topic: string): string;
   /** The single consumer of a group without ordering. */
   sharedConsumer(topic: string): string;
-  /** The consumer of one term of a partition. */
+  /** The consumer of a partition during one term of its owner. `epoch` is the number of the term. */
   partitionConsumer(topic: string, partition: number, epoch: number): string;
 }
 
@@ -64,7 +70,10 @@ export function groupNames(prefix: string, service: string, group: string): Grou
   };
 }
 
-/** Parses group, partition and term from a consumer name. Returns undefined for other consumers. */
+/**
+ * Parses a name from `sharedConsumer` or `partitionConsumer`. Returns undefined for other names. `group` is the digest of
+ * service, group and topic; `partition` is "all" for a shared consumer.
+ */
 export function readConsumerName(
   name: string,
 ): { readonly group: string; readonly partition: string; readonly epoch: number } | undefined {
@@ -78,15 +87,15 @@ export function readConsumerName(
 function topicTokens(topic: string): string {
   return topic
     .split(".")
-    .map((word) => word || "=")
+    .map((token) => token || "=")
     .join(".");
 }
 
 /** Encodes any string as one subject token; different strings give different tokens. */
 export function toToken(name: string): string {
   if (name === "") return "=";
-  return name.replace(/[^A-Za-z0-9_-]/gu, (letter) =>
-    [...Buffer.from(letter)].map((byte) => `=${byte.toString(16).padStart(2, "0")}`).join(""),
+  return name.replace(/[^A-Za-z0-9_-]/gu, (character) =>
+    [...Buffer.from(character)].map((byte) => `=${byte.toString(16).padStart(2, "0")}`).join(""),
   );
 }
 

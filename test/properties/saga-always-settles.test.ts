@@ -41,7 +41,7 @@ const mustHappen = [
   "completed → compensating",
 ];
 
-test(`I-13…I-17, G23: ${SAGAS} generated sagas settle`, { timeout: 120_000 }, () => {
+test(`I-13…I-17, G23: ${SAGAS} generated sagas settle`, { timeout: 600_000 }, () => {
   const [reached, ends] = [new Set<string>(), new Map<string, number>()];
   for (let seed = FIRST; seed < FIRST + SAGAS; seed += 1) {
     const run = simulate(Choices.fromSeed(seed));

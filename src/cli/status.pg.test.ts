@@ -65,6 +65,6 @@ test("status --check is healthy while a relay is alive, and not without one, tho
   const { code, stdout } = await check();
   expect(code).toBe(3);
   expect(stdout).toMatch(
-    /^1 problem\(s\)\n {2}no lane is owned by a running worker, and whatever is published/,
+    /^1 problem\(s\)\n {2}no lane is owned by a running worker, and published messages wait/,
   );
 });

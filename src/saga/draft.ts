@@ -33,43 +33,47 @@ export class Draft {
     return this.ports.nowMs;
   }
 
-  /** The argument for the functions of the definition. */
+  /** Returns the argument that the functions of the definition get. */
   stepContext(): StepContext {
     return { input: this.snapshot.input, steps: collectResults(this.state), sagaId: this.snapshot.id };
   }
 
-  /** The paths of the steps that an event is for. */
+  /** Returns the paths of the steps that receive an event. */
   stepsFor(event: { readonly type: string; readonly data: Json }): ReadonlySet<string> {
     const { definition, snapshot } = this;
     return stepsFor(definition, () => snapshot.key ?? definition.key(snapshot.input), event);
   }
 
+  /** Adds a history line. */
   note(change: Change): void {
     this.changes.push(change);
   }
 
-  /** Milliseconds to wait before the next attempt at a step or its undo. */
+  /** Returns how many milliseconds to wait before the next attempt at a step or its undo. */
   delayAfter(step: StepNode, undo: boolean, attempt: number): number {
     return retryDelay(undo ? step.undoRetry : step.retry, attempt, this.ports.random);
   }
 }
 
-/** Results by step name. For a repeated step the latest round wins. */
+/** Returns the results by step name, those of parallel steps by group and step. A repeated step has its latest result. */
 export function collectResults({ records }: SagaState): Record<string, unknown> {
   const results: Record<string, unknown> = Object.create(null) as Record<string, unknown>;
-  for (const [stepPath, result] of resultsInOrder(records)) {
-    const [name = "", member] = stripRound(stepPath).split(".");
-    if (member === undefined) results[name] = result;
-    else results[name] = { ...(results[name] as Record<string, Json | undefined>), [member]: result };
+  for (const [stepPath, result] of listCompletedResults(records)) {
+    const [name = "", memberName] = stripRound(stepPath).split(".");
+    if (memberName === undefined) results[name] = result;
+    else results[name] = { ...(results[name] as Record<string, Json | undefined>), [memberName]: result };
   }
   return results;
 }
 
-function resultsInOrder(records: SagaState["records"]): readonly (readonly [string, Json | undefined])[] {
-  const done = Object.keys(records).filter((stepPath) => records[stepPath]?.status === "completed");
-  const unit = (stepPath: string): number => records[stepPath]?.unit ?? 0;
-  if (done.length > 1) done.sort((a, b) => unit(a) - unit(b));
-  return done.map((stepPath) => [stepPath, records[stepPath]?.result]);
+// Steps in the order in which they began, so that later rounds of a step come last.
+function listCompletedResults(
+  records: SagaState["records"],
+): readonly (readonly [string, Json | undefined])[] {
+  const completed = Object.keys(records).filter((stepPath) => records[stepPath]?.status === "completed");
+  const unitOf = (stepPath: string): number => records[stepPath]?.unit ?? 0;
+  if (completed.length > 1) completed.sort((a, b) => unitOf(a) - unitOf(b));
+  return completed.map((stepPath) => [stepPath, records[stepPath]?.result]);
 }
 
 export function newEffort(nowMs: number, epoch = 1): Effort {
@@ -107,22 +111,22 @@ export function endEffort(effort: Effort, nowMs: number, error?: string): void {
 }
 
 // PostgreSQL rejects NUL characters and lone surrogates.
-const unstorable = /[\0\p{Cs}]/gu;
+const UNSTORABLE = /[\0\p{Cs}]/gu;
 
 /** Cuts an error text to 1,000 characters and replaces characters that PostgreSQL cannot store. */
 export function toStorableText(error: string): string {
-  return error.slice(0, 1_000).replace(unstorable, "\uFFFD");
+  return error.slice(0, 1_000).replace(UNSTORABLE, "\uFFFD");
 }
 
-/** Outcome and result of a step, for its undo function. */
+/** Returns the outcome and the result of a step, for its undo function. */
 export function toUndoContext({ outcome, result }: StepRecord): UndoContext {
   return outcome === "done" ? { outcome: "done", result } : { outcome: "unknown" };
 }
 
 /**
- * A copy that a decision may change. Results and events are never changed, so the copy shares them. Each record gets all
- * fields in one order, so that V8 gives all records one hidden class and reads them faster. Fields that a newer release
- * has written are kept.
+ * Copies the state, so that a decision may change the copy. Results and events are never changed, so both share them. Each
+ * record gets all fields in one order, so that V8 gives all records one hidden class and reads them faster. Fields that a
+ * newer release has written are kept.
  */
 function copyState(state: SagaState): SagaState {
   const records: Record<string, StepRecord> = {};

@@ -12,24 +12,32 @@ import { nextDueMs, waitingFor } from "./timers.ts";
 export interface Transition {
   /** Id of the instance. */
   readonly id: string;
+  /** Values that are encoded as JSON when the transition is saved. */
   readonly plain: TransitionColumns;
+  /** Values that are JSON text already. They are encrypted if the instance has a data subject. */
   readonly parts: TransitionJson;
 }
 
 interface TransitionColumns {
   readonly id: string;
+  /** Version of the instance before the transition. */
   readonly version: number;
   readonly status: SagaStatus;
+  /** The step that the instance waits for. */
   readonly step: string | undefined;
+  /** Describes for operators what the instance waits for. */
   readonly waits: string | undefined;
+  /** When the wait began, in milliseconds of the database clock. */
   readonly since: number | undefined;
   readonly error: string | undefined;
   readonly retries: number;
+  /** When the earliest timer is due, in milliseconds of the database clock. Null without timers. */
   readonly due: number | null;
+  /** Releases the claim in the same statement. */
   readonly release: boolean;
   readonly cause: string;
   readonly actor: string | null;
-  /** Steps of the incident, if the transition opens one. */
+  /** Paths of the steps in the incident, if the transition opens one. */
   readonly steps: readonly string[] | undefined;
   readonly incident: string | undefined;
   readonly resolution: string | undefined;
@@ -47,6 +55,10 @@ interface TransitionOptions {
   readonly maxStateBytes: number;
 }
 
+/**
+ * Computes the row values that a decision writes. Throws SAGA_STATE_TOO_LARGE if the input adds data and the new state is
+ * larger than `maxStateBytes`.
+ */
 export function buildTransition(
   definition: SagaDefinition,
   before: LoadedInstance,
@@ -58,8 +70,8 @@ export function buildTransition(
   const waits = waitingFor(definition, state);
   const opened = effects.find((effect) => effect.kind === "open incident");
   const closed = effects.find((effect) => effect.kind === "close incident");
-  const stateText = JSON.stringify(state); // results, events and errors were checked before they entered the state
-  const bytes = bringsData(before, input) ? Buffer.byteLength(stateText) : 0;
+  const stateText = JSON.stringify(state); // storable: results, events and errors were checked before
+  const bytes = addsData(before, input) ? Buffer.byteLength(stateText) : 0;
   if (bytes > maxStateBytes) throw tooLarge(before.id, bytes, maxStateBytes);
   const { id, seal } = before;
   const version = before.version + 1;
@@ -97,28 +109,28 @@ export function buildTransition(
   return { id, plain, parts };
 }
 
-/** A transition as a JSON object for `save`. Values that are JSON text are inserted without encoding them again. */
+/** Formats a transition as a JSON object for `save`. Values that are JSON text are inserted without encoding them again. */
 export function toJsonText({
   plain,
   parts: { state, lines, input, metadata, oldState, newState },
 }: Transition): string {
   return (
     JSON.stringify(plain).slice(0, -1) +
-    part("state", state) +
-    part("lines", lines) +
-    part("input", input) +
-    part("metadata", metadata) +
-    part("oldState", oldState) +
-    part("newState", newState) +
+    formatMember("state", state) +
+    formatMember("lines", lines) +
+    formatMember("input", input) +
+    formatMember("metadata", metadata) +
+    formatMember("oldState", oldState) +
+    formatMember("newState", newState) +
     "}"
   );
 }
 
-function part(name: string, text: string | null): string {
+function formatMember(name: string, text: string | null): string {
   return text === null ? "" : `,"${name}":${text}`;
 }
 
-/** The history lines of a transition. A transition that only sends a command again gets a line, too. */
+/** Returns the history lines of a transition. If nothing changed, a command was sent again, and one line notes that. */
 export function listHistoryLines(changes: readonly Change[]): readonly Change[] {
   return changes.length > 0 ? changes : [{ event: "noted", note: "tried again" }];
 }
@@ -139,18 +151,18 @@ function historyLinesText(
     reason: index > 0 ? undefined : reason,
   }));
   const text = JSON.stringify(lines);
-  // encodeJson throws on characters that PostgreSQL cannot store. They always appear as a \u escape.
+  // JSON.stringify writes characters that PostgreSQL cannot store as \u escapes. encodeJson throws on those characters.
   return text.includes("\\u") ? encodeJson(lines) : text;
 }
 
-// A trigger finds attachments in a plain state. It cannot read an encrypted one, so their keys are listed.
+// A database trigger finds the attachments in an unencrypted state. For an encrypted state it needs a list of their keys.
 function listAttachmentKeys(...texts: readonly string[]): readonly string[] | undefined {
   const keys = texts.flatMap(findAttachments).map(({ $attachment: { key } }) => key);
   return keys.length === 0 ? undefined : keys;
 }
 
-// The size limit applies to inputs that bring data. It must not keep a saga from failing or being compensated.
-function bringsData({ state }: LoadedInstance, input: SagaInput): boolean {
+// The size limit applies only to inputs that add data, so it never prevents a saga from failing or being compensated.
+function addsData({ state }: LoadedInstance, input: SagaInput): boolean {
   if (state.direction === "backward") return false;
   switch (input.kind) {
     case "start":
@@ -170,17 +182,18 @@ function findLastError({ records, mismatches }: SagaState): string | undefined {
   const [mismatch] = Object.values(mismatches ?? {});
   if (mismatch !== undefined) return mismatch;
   let latest: Effort | undefined;
-  const look = (effort: Effort): void => {
-    if (effort.error !== undefined && (latest === undefined || atMs(effort) > atMs(latest))) latest = effort;
+  const consider = (effort: Effort): void => {
+    if (effort.error !== undefined && (latest === undefined || lastChangeMs(effort) > lastChangeMs(latest)))
+      latest = effort;
   };
   for (const record of Object.values(records)) {
-    look(record);
-    if (record.undo !== undefined) look(record.undo);
+    consider(record);
+    if (record.undo !== undefined) consider(record.undo);
   }
   return latest?.error;
 }
 
-function atMs({ endedAtMs, startedAtMs }: Effort): number {
+function lastChangeMs({ endedAtMs, startedAtMs }: Effort): number {
   return endedAtMs ?? startedAtMs;
 }
 
@@ -201,8 +214,9 @@ function tooLarge(id: string, bytes: number, limit: number): SagaboxError {
 const FROM_INPUT = { $from: "input" };
 
 /**
- * The parts of the state that a transition changed, before and after it, as JSON for the audit log. Both are nested like
- * the state; a value that did not exist is null. Null if the state did not change. May hold personal data, like the input.
+ * Returns the changed parts of the state, before and after a transition, as JSON for the audit log. Both are nested like
+ * the state. A value that did not exist is null, and data of the input is replaced by a placeholder. Both are null if the
+ * state did not change. They may hold personal data, like the input.
  */
 export function describeChanges(before: SagaState, after: SagaState, input: SagaInput): StateChanges {
   const changed = diffValues(before, after, matchInputData(readInputData(input)));
@@ -218,7 +232,7 @@ export interface StateChanges {
   readonly newState: string | null;
 }
 
-/** A value that changed, as a leaf of the tree of changes. */
+/** A leaf of the change tree: one value before and after the transition. */
 class ChangedValue {
   readonly before: unknown;
   readonly after: unknown;
@@ -236,7 +250,8 @@ function pickSide(tree: ChangeTree, side: "before" | "after"): unknown {
   return Object.fromEntries(Object.entries(tree).map(([key, inner]) => [key, pickSide(inner, side)]));
 }
 
-function matchInputData(inputData: unknown): Test {
+// Returns a test for values that equal the data of the input. Only objects and arrays are tested.
+function matchInputData(inputData: unknown): Predicate {
   if (!isNested(inputData)) return () => false;
   let text: string | undefined;
   return (value) => {
@@ -262,35 +277,35 @@ function readInputData(input: SagaInput): unknown {
   }
 }
 
-type Test = (value: unknown) => boolean;
+type Predicate = (value: unknown) => boolean;
 
-function diffValues(before: unknown, after: unknown, isBrought: Test): ChangeTree | undefined {
+function diffValues(before: unknown, after: unknown, isInputData: Predicate): ChangeTree | undefined {
   if (before === after) return undefined;
-  if (!isNested(before) || !isNested(after) || shrinks(before, after)) {
-    if (before === undefined || after === undefined || !sameText(before, after)) {
-      return new ChangedValue(before ?? null, replaceInputData(after ?? null, isBrought));
+  if (!isNested(before) || !isNested(after) || mustReplace(before, after)) {
+    if (before === undefined || after === undefined || !hasSameJson(before, after)) {
+      return new ChangedValue(before ?? null, replaceInputData(after ?? null, isInputData));
     }
     return undefined;
   }
   let changed: Record<string, ChangeTree> | undefined;
   for (const key of Object.keys(before)) {
-    const part = diffValues(before[key], after[key], isBrought);
-    if (part !== undefined) (changed ??= {})[key] = part;
+    const change = diffValues(before[key], after[key], isInputData);
+    if (change !== undefined) (changed ??= {})[key] = change;
   }
   for (const key of Object.keys(after)) {
     if (after[key] === undefined || Object.hasOwn(before, key)) continue;
-    const part = diffValues(undefined, after[key], isBrought);
-    if (part !== undefined) (changed ??= {})[key] = part;
+    const change = diffValues(undefined, after[key], isInputData);
+    if (change !== undefined) (changed ??= {})[key] = change;
   }
   return changed;
 }
 
-// The result of a new record is one level down.
-function replaceInputData(value: unknown, isBrought: Test): unknown {
-  if (isBrought(value)) return FROM_INPUT;
-  if (!isNested(value) || Array.isArray(value) || !Object.values(value).some(isBrought)) return value;
+// Replaces the value itself, or a value one level down: a new step record holds the result of its step.
+function replaceInputData(value: unknown, isInputData: Predicate): unknown {
+  if (isInputData(value)) return FROM_INPUT;
+  if (!isNested(value) || Array.isArray(value) || !Object.values(value).some(isInputData)) return value;
   return Object.fromEntries(
-    Object.entries(value).map(([key, inner]) => [key, isBrought(inner) ? FROM_INPUT : inner]),
+    Object.entries(value).map(([key, inner]) => [key, isInputData(inner) ? FROM_INPUT : inner]),
   );
 }
 
@@ -298,11 +313,12 @@ function isNested(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
 }
 
-function shrinks(before: object, after: object): boolean {
+// The change tree cannot express a removed array element, or a change between array and object.
+function mustReplace(before: object, after: object): boolean {
   if (Array.isArray(before) !== Array.isArray(after)) return true;
   return Array.isArray(before) && Array.isArray(after) && after.length < before.length;
 }
 
-function sameText(before: unknown, after: unknown): boolean {
+function hasSameJson(before: unknown, after: unknown): boolean {
   return JSON.stringify(before) === JSON.stringify(after);
 }

@@ -46,18 +46,21 @@ export interface RequestsParts {
 
 type Outcome = "done" | "failed" | "timeout";
 
-/** One call of `request`. Work that it started may outlive it and checks `over`. */
+/** One call of `request`. Work that it started may outlive it and checks `isOver`. */
 interface PendingRequest {
   readonly outgoing: Outgoing;
   readonly timeoutMs: number;
-  readonly began: number;
-  /** Whether the command may have been written. */
-  sending: boolean;
-  over: boolean;
+  /** On the monotonic clock. */
+  readonly startedAtMs: number;
+  /** Set before the command is written. After a timeout, the command may still run. */
+  mayBeWritten: boolean;
+  /** Set when the caller has its reply or error. */
+  isOver: boolean;
+  /** Stops expecting the reply. */
   forget: () => void;
 }
 
-/** Sends commands and waits for their replies. */
+/** Sends commands and waits for their replies. The first request starts the consumer that receives them. */
 export class Requests {
   readonly #parts: RequestsParts;
   #beforeReceiving: (() => void) | undefined;
@@ -70,8 +73,8 @@ export class Requests {
   }
 
   /**
-   * Starts accepting requests. `beforeReceiving` is called before the first one, because receiving replies needs
-   * connections. When `lease` ends, other workers of the service receive the replies.
+   * Starts accepting requests. `beforeReceiving` is called before the first one, so that the bus can reserve a connection
+   * for the reply consumer. When `lease` ends, other workers of the service receive the replies.
    */
   open(beforeReceiving: () => void, lease: Lease | undefined): void {
     this.#beforeReceiving = beforeReceiving;
@@ -112,9 +115,10 @@ export class Requests {
     }
     const span = this.#parts.spans.request(contract.name, options.traceparent);
     // The command's span is a child of this span, which is a child of the caller's.
-    const within = span.traceparent === undefined ? options : { ...options, traceparent: span.traceparent };
+    const childOptions =
+      span.traceparent === undefined ? options : { ...options, traceparent: span.traceparent };
     try {
-      return await span.run(() => this.#sendAndAwait(contract, data, within, timeoutMs));
+      return await span.run(() => this.#sendAndAwait(contract, data, childOptions, timeoutMs));
     } catch (error) {
       span.fail({ type: failureType(error) });
       throw error;
@@ -129,70 +133,70 @@ export class Requests {
     options: PublishOptions,
     timeoutMs: number,
   ): Promise<ReplyOf<C>> {
-    const began = systemClock.monotonicMs();
+    const startedAtMs = systemClock.monotonicMs();
     const outgoing = withReplyHeaders(
       await this.#parts.compose(contract, data, options),
       this.#parts.service,
     );
-    const asked: PendingRequest = {
+    const request: PendingRequest = {
       outgoing,
       timeoutMs,
-      began,
-      sending: false,
-      over: false,
+      startedAtMs,
+      mayBeWritten: false,
+      isOver: false,
       forget: () => undefined,
     };
-    const leftMs = Math.max(0, timeoutMs - (systemClock.monotonicMs() - began));
+    const remainingMs = Math.max(0, timeoutMs - (systemClock.monotonicMs() - startedAtMs));
     try {
-      const given = await withDeadline(this.#ask(asked), leftMs, () => "timeout" as const);
-      return await this.#conclude(contract, asked, given);
+      const answer = await withDeadline(this.#awaitAnswer(request), remainingMs, () => "timeout" as const);
+      return await this.#conclude(contract, request, answer);
     } finally {
-      asked.over = true;
-      asked.forget();
+      request.isOver = true;
+      request.forget();
     }
   }
 
-  async #ask(asked: PendingRequest): Promise<Answer> {
-    await this.#receive();
-    if (asked.over) throw notSentError();
-    // Registered before the command is sent, so that no reply is missed.
-    const { answer, forget } = this.#parts.replies.expect(asked.outgoing.message.id);
-    asked.forget = forget;
-    await this.#send(asked);
+  async #awaitAnswer(request: PendingRequest): Promise<Answer> {
+    await this.#ensureReceiving();
+    if (request.isOver) throw notSentError();
+    // Expect the reply before the command is sent, so that no reply is missed.
+    const { answer, forget } = this.#parts.replies.expect(request.outgoing.message.id);
+    request.forget = forget;
+    await this.#send(request);
     return answer;
   }
 
   async #conclude<C extends AnyCommand>(
     contract: C,
-    asked: PendingRequest,
-    given: Answer | "timeout",
+    request: PendingRequest,
+    answer: Answer | "timeout",
   ): Promise<ReplyOf<C>> {
-    const outcome: Outcome = given === "timeout" ? given : given.outcome;
-    const durationMs = systemClock.monotonicMs() - asked.began;
-    const { traceparent } = asked.outgoing.message;
+    const outcome: Outcome = answer === "timeout" ? answer : answer.outcome;
+    const durationMs = systemClock.monotonicMs() - request.startedAtMs;
+    const { traceparent } = request.outgoing.message;
     this.#parts.observer.emit(
       "request.settled",
       { type: contract.name, outcome, durationMs },
       { traceparent },
     );
-    if (given === "timeout") throw timeoutError(contract.name, asked);
-    if (given.outcome === "failed") throw failureError(contract.name, asked.outgoing.message.id, given);
-    if (given.sealed === undefined || given.reply === undefined || this.#parts.openReply === undefined) {
-      return validateReply(contract, given.reply) as ReplyOf<C> | Promise<ReplyOf<C>>;
+    if (answer === "timeout") throw timeoutError(contract.name, request);
+    if (answer.outcome === "failed") throw failureError(contract.name, request.outgoing.message.id, answer);
+    if (answer.sealed === undefined || answer.reply === undefined || this.#parts.openReply === undefined) {
+      return validateReply(contract, answer.reply) as ReplyOf<C> | Promise<ReplyOf<C>>;
     }
-    const { data, hidden } = await this.#parts.openReply(contract.name, given.reply);
-    // Hidden fields would not match the schema.
+    const { data, hidden } = await this.#parts.openReply(contract.name, answer.reply);
+    // A reply with hidden fields would not match the schema, so it is returned without validation.
     return (hidden.length > 0 ? data : await validateReply(contract, data)) as ReplyOf<C>;
   }
 
-  async #send(asked: PendingRequest): Promise<void> {
+  async #send(request: PendingRequest): Promise<void> {
     const tx = await this.#parts.database.begin();
     const scope = this.#parts.scope(tx);
     try {
-      // The caller has already got the error that the command was not sent.
-      if (asked.over) throw notSentError();
-      asked.sending = true;
-      await scope.add(asked.outgoing);
+      // The caller has already got a timeout error saying that the command will not be sent.
+      if (request.isOver) throw notSentError();
+      request.mayBeWritten = true;
+      await scope.add(request.outgoing);
       scope.handleCommit(await tx.commit(scope.lastStatements(), scope.afterword()));
     } catch (error) {
       await tx.rollback();
@@ -200,7 +204,7 @@ export class Requests {
     }
   }
 
-  async #receive(): Promise<void> {
+  async #ensureReceiving(): Promise<void> {
     const prepare = this.#beforeReceiving;
     if (prepare === undefined) {
       throw new SagaboxError(
@@ -230,9 +234,9 @@ function withReplyHeaders(outgoing: Outgoing, service: string): Outgoing {
   return { ...outgoing, message: { ...outgoing.message, headers } };
 }
 
-function timeoutError(name: string, { outgoing, timeoutMs, sending }: PendingRequest): RequestError {
+function timeoutError(name: string, { outgoing, timeoutMs, mayBeWritten }: PendingRequest): RequestError {
   const requestId = outgoing.message.id;
-  const text = sending
+  const text = mayBeWritten
     ? `No reply to "${name}" came within ${timeoutMs} ms. The command may still be carried out: ask again with the ` +
       `same id (${requestId}) to get its reply instead of a second effect.`
     : `"${name}" could not be sent within ${timeoutMs} ms, and will not be: the database or the broker that brings the ` +
@@ -240,7 +244,7 @@ function timeoutError(name: string, { outgoing, timeoutMs, sending }: PendingReq
   return new RequestError("REQUEST_TIMEOUT", text, { requestId });
 }
 
-// Never seen: the caller has timed out already.
+// Stops the work of a request that is over. The caller never sees this error: its request has timed out already.
 function notSentError(): Error {
   return new Error("the request was over before it was sent");
 }

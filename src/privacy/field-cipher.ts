@@ -11,9 +11,10 @@ export interface Binding {
   readonly id: string;
 }
 
+// Limit for the JSON text of one value: 64 MiB.
 const MAX_BYTES = 64 * 1_048_576;
 
-/** Encrypts and decrypts the fields of one message or saga with the key of one data subject. */
+/** Encrypts and decrypts the fields of one message, saga or reply with the key of one data subject. */
 export class FieldCipher {
   readonly #keyId: string;
   readonly #key: Uint8Array;
@@ -25,18 +26,25 @@ export class FieldCipher {
     this.#binding = binding;
   }
 
-  /** `fieldPath` identifies the field within its message. The value cannot be decrypted in another field. */
+  /**
+   * Encrypts a value as JSON. `fieldPath` identifies the field within its message, saga or reply. The value cannot be
+   * decrypted in another field.
+   */
   encrypt(value: unknown, fieldPath: unknown): Encrypted {
     return this.encryptText(encodeJson(value, { maxBytes: MAX_BYTES }), fieldPath);
   }
 
+  /** Decrypts a value from `encrypt`. Throws PRIVACY_SEAL_BROKEN if it was changed or belongs to another key or field. */
   decrypt(value: unknown, fieldPath: unknown): Json {
     return decodeJson(this.decryptText(value, fieldPath), { maxBytes: MAX_BYTES });
   }
 
   encryptText(text: string, fieldPath: unknown): Encrypted {
     const nonce = randomBytes(NONCE_BYTES);
-    const bytes = encrypt({ key: this.#key, nonce, bound: this.#bindTo(fieldPath) }, Buffer.from(text));
+    const bytes = encrypt(
+      { key: this.#key, nonce, bound: this.#formatBinding(fieldPath) },
+      Buffer.from(text),
+    );
     return { $sealed: formatToken({ keyId: this.#keyId, nonce, bytes }) };
   }
 
@@ -44,14 +52,15 @@ export class FieldCipher {
     const token = isEncrypted(value) ? parseToken(value.$sealed) : undefined;
     if (token?.keyId !== this.#keyId) throw decryptionFailed();
     const plain = decrypt(
-      { key: this.#key, nonce: token.nonce, bound: this.#bindTo(fieldPath) },
+      { key: this.#key, nonce: token.nonce, bound: this.#formatBinding(fieldPath) },
       token.bytes,
     );
     if (plain === undefined) throw decryptionFailed();
     return plain.toString("utf8");
   }
 
-  #bindTo(fieldPath: unknown): string {
+  // The additional data that the cipher authenticates, so that the value cannot be moved.
+  #formatBinding(fieldPath: unknown): string {
     const { purpose, id } = this.#binding;
     return JSON.stringify(["sagabox", FORMAT, purpose, id, fieldPath, this.#keyId]);
   }

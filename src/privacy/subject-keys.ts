@@ -27,16 +27,16 @@ export interface KeyRow {
 }
 
 interface SeenKeyRow extends KeyRow {
-  /** Inserted by the transaction that reads it. */
+  /** Whether the reading transaction inserted the row, and may still roll it back. */
   readonly own: boolean;
-  /** Read from a current snapshot, so that a destroyed key cannot appear in it. */
+  /** Whether the row was read from a current snapshot. An older one may show a key that was destroyed since. */
   readonly fresh: boolean;
 }
 
 /** The result of a search for a key: the key, "erased" if it was destroyed, "unknown" if this database does not have it. */
 export type FoundKey = DataKey | "erased" | "unknown";
 
-/** The data keys of subjects. A key is created on first use. Unwrapped keys stay in memory only for a short time. */
+/** Creates, reads and unwraps the data keys of subjects. Unwrapped keys stay in memory only for a short time. */
 export class SubjectKeys {
   readonly #parts: SubjectKeysParts;
   readonly #loading = new Map<string, Promise<FoundKey>>();
@@ -46,30 +46,30 @@ export class SubjectKeys {
   }
 
   /**
-   * Finds or creates the key for new data of a subject. A new key is inserted in the given transaction. The method waits
-   * for no lock and, with a transaction, for no other connection.
+   * Finds or creates the key for new data of a subject. With `tx`, the key is read and inserted in that transaction, and
+   * no other connection is needed. The method waits for no lock.
    */
   async getEncryptionKey(subject: string, tx?: Queryable): Promise<DataKey> {
     const { cache, database, sql } = this.#parts;
-    const kept = cache.getCurrent(subject);
-    if (kept !== undefined) return kept;
+    const cached = cache.getCurrent(subject);
+    if (cached !== undefined) return cached;
     const readAtMs = cache.nowMs();
     const {
       rows: [row],
     } = await (tx ?? database).run<SeenKeyRow>(sql.keyOf, [subject]);
-    if (row === undefined) return this.#make(subject, tx ?? database, readAtMs);
-    const seen = { ...row, fresh: row.fresh || tx === undefined };
-    const key = cache.get(row.key_id) ?? (await this.#unwrap(seen, readAtMs));
+    if (row === undefined) return this.#createKey(subject, tx ?? database, readAtMs);
+    const seenRow = { ...row, fresh: row.fresh || tx === undefined };
+    const key = cache.get(row.key_id) ?? (await this.#unwrap(seenRow, readAtMs));
     if (key === "erased") throw decryptionFailed();
-    if (seen.fresh && !seen.own) cache.makeCurrent(key);
+    if (seenRow.fresh && !seenRow.own) cache.makeCurrent(key);
     return key;
   }
 
-  /** Finds a key by its id. Concurrent calls without a transaction share one query. */
-  async find(keyId: string, within?: Queryable): Promise<FoundKey> {
-    const kept = this.#parts.cache.get(keyId);
-    if (kept !== undefined) return kept;
-    if (within !== undefined) return this.#load(keyId, within);
+  /** Finds a key by its id. Concurrent calls without `tx` share one query. */
+  async find(keyId: string, tx?: Queryable): Promise<FoundKey> {
+    const cached = this.#parts.cache.get(keyId);
+    if (cached !== undefined) return cached;
+    if (tx !== undefined) return this.#load(keyId, tx);
     const loading = this.#loading.get(keyId) ?? this.#load(keyId);
     this.#loading.set(keyId, loading);
     try {
@@ -79,16 +79,16 @@ export class SubjectKeys {
     }
   }
 
-  async #load(keyId: string, within?: Queryable): Promise<FoundKey> {
+  async #load(keyId: string, tx?: Queryable): Promise<FoundKey> {
     const { cache, database, sql } = this.#parts;
     const readAtMs = cache.nowMs();
-    const { rows } = await (within ?? database).run<SeenKeyRow>(sql.keys, [toArrayLiteral([keyId])]);
+    const { rows } = await (tx ?? database).run<SeenKeyRow>(sql.keys, [toArrayLiteral([keyId])]);
     const [row] = rows;
     if (row === undefined) return "unknown";
-    return this.#unwrap({ ...row, fresh: row.fresh || within === undefined }, readAtMs);
+    return this.#unwrap({ ...row, fresh: row.fresh || tx === undefined }, readAtMs);
   }
 
-  async #make(subject: string, database: Queryable, readAtMs: number): Promise<DataKey> {
+  async #createKey(subject: string, database: Queryable, readAtMs: number): Promise<DataKey> {
     const { cache, guard, sql } = this.#parts;
     await guard.note(database);
     const keyId = Buffer.from(randomBytes(16)).toString("base64url");
@@ -125,10 +125,11 @@ export class SubjectKeys {
     return this.#callWrapper(async () => this.#parts.wrapper.currentKeyId());
   }
 
-  async #callWrapper<T>(question: () => Promise<T>): Promise<T> {
+  // Throws PRIVACY_KEYS_UNAVAILABLE if the key wrapper fails or exceeds its timeout.
+  async #callWrapper<T>(call: () => Promise<T>): Promise<T> {
     const { wrapperMs } = this.#parts;
     try {
-      return await withDeadline(question(), wrapperMs, () => {
+      return await withDeadline(call(), wrapperMs, () => {
         throw new Error(`no answer within ${wrapperMs} ms`);
       });
     } catch (cause) {
@@ -162,38 +163,39 @@ export interface RewrapResult {
   readonly left: number;
 }
 
-const BATCH = 200;
+const BATCH_SIZE = 200;
 
 /** Wraps all data keys with the current key. Encrypted data is not changed. */
 export function rewrap(engine: PrivacyEngine, options: RewrapOptions = {}): Promise<RewrapResult> {
   const { audit, database } = engine;
   return audit.runAudited(database, keysAuditEntry("privacy.rewrap", options), async (note) => {
-    const result = await rewrapEvery(engine, options);
+    const result = await rewrapInBatches(engine, options);
     await note(database, { after: { ...result } });
     return result;
   });
 }
 
-async function rewrapEvery(engine: PrivacyEngine, options: RewrapOptions): Promise<RewrapResult> {
+async function rewrapInBatches(engine: PrivacyEngine, options: RewrapOptions): Promise<RewrapResult> {
   const { database, sql, keys } = engine;
   const { signal, onProgress } = options;
   const current = await keys.currentKeyId();
-  const left = async (): Promise<number> =>
+  const countLeft = async (): Promise<number> =>
     (await database.run<{ left: number }>(sql.leftToRewrap, [current])).rows[0]?.left ?? 0;
   let rewrapped = 0;
   let after = "";
   while (signal?.aborted !== true) {
-    const { rows } = await database.run<KeyRow>(sql.toRewrap, [current, after, BATCH]);
+    const { rows } = await database.run<KeyRow>(sql.toRewrap, [current, after, BATCH_SIZE]);
     const last = rows.at(-1);
     if (last === undefined) break;
-    rewrapped += await rewrapAll(engine, rows);
+    rewrapped += await rewrapBatch(engine, rows);
     after = last.key_id;
-    onProgress?.({ rewrapped, left: await left() });
+    onProgress?.({ rewrapped, left: await countLeft() });
   }
-  return { rewrapped, left: await left() };
+  return { rewrapped, left: await countLeft() };
 }
 
-async function rewrapAll({ database, sql, keys }: PrivacyEngine, rows: readonly KeyRow[]): Promise<number> {
+// Groups the keys by the key-encryption key (KEK) that wraps them now, and updates each group in one statement.
+async function rewrapBatch({ database, sql, keys }: PrivacyEngine, rows: readonly KeyRow[]): Promise<number> {
   let changed = 0;
   const byKek = new Map<string, { ids: string[]; old: string[]; wrapped: string[] }>();
   for (const { key_id: keyId, subject, wrapped, kek_id: kekId } of rows) {
@@ -202,12 +204,12 @@ async function rewrapAll({ database, sql, keys }: PrivacyEngine, rows: readonly 
       { keyId, subject },
       { keyId: kekId, wrapped: Buffer.from(wrapped, "base64") },
     );
-    const again = await keys.wrap({ keyId, subject, bytes });
-    const batch = byKek.get(again.keyId) ?? { ids: [], old: [], wrapped: [] };
+    const rewrappedKey = await keys.wrap({ keyId, subject, bytes });
+    const batch = byKek.get(rewrappedKey.keyId) ?? { ids: [], old: [], wrapped: [] };
     batch.ids.push(keyId);
     batch.old.push(wrapped);
-    batch.wrapped.push(Buffer.from(again.wrapped).toString("base64"));
-    byKek.set(again.keyId, batch);
+    batch.wrapped.push(Buffer.from(rewrappedKey.wrapped).toString("base64"));
+    byKek.set(rewrappedKey.keyId, batch);
   }
   for (const [kekId, { ids, old, wrapped }] of byKek) {
     const params = [toArrayLiteral(ids), toArrayLiteral(old), toArrayLiteral(wrapped), kekId];

@@ -10,6 +10,7 @@ export interface KafkaPermissionOptions {
   readonly createTopics?: boolean;
 }
 
+/** Permission for one principal on all topics or consumer groups whose names start with `prefix`. */
 export interface KafkaPermission {
   readonly resource: "topic" | "group";
   readonly prefix: string;
@@ -18,8 +19,8 @@ export interface KafkaPermission {
 }
 
 /**
- * Returns the least permissions that a service needs: on its own topics and groups, none on the cluster. Throws
- * OPTIONS_INVALID if an option is invalid.
+ * Returns the permissions that a service needs at least: on topics and consumer groups with its prefix, none on the
+ * cluster. Throws OPTIONS_INVALID if an option is invalid.
  */
 export function kafkaPermissions(options: KafkaPermissionOptions): readonly KafkaPermission[] {
   rejectUnknownKeys("kafkaPermissions", options, ["principal", "prefix", "createTopics"]);
@@ -31,9 +32,9 @@ export function kafkaPermissions(options: KafkaPermissionOptions): readonly Kafk
       "OPTIONS_INVALID",
       "kafkaPermissions.prefix must name the service or application.",
     );
-  const create = flag("kafkaPermissions.createTopics", createTopics) ? (["Create"] as const) : [];
+  const createOperations = flag("kafkaPermissions.createTopics", createTopics) ? (["Create"] as const) : [];
   return [
-    { resource: "topic", prefix, principal, operations: ["Read", "Write", ...create] },
+    { resource: "topic", prefix, principal, operations: ["Read", "Write", ...createOperations] },
     { resource: "group", prefix, principal, operations: ["Read"] },
   ];
 }

@@ -20,7 +20,10 @@ export interface EnvironmentVariable<T = unknown> {
   readonly advice?: string;
   /** A value for `.env.example`. Default: the default, if it is a single word. */
   readonly example?: string;
-  /** Returns true for values under a general name that are meant for sagabox, so that their problems are reported. */
+  /**
+   * Returns true for values that are meant for sagabox, so that their problems are reported. Other invalid values under
+   * a general name, such as `LOG_LEVEL`, are ignored, because they may belong to the host application.
+   */
   isOurs?(value: string): boolean;
 }
 
@@ -58,7 +61,7 @@ export const environmentVariables = {
     advice: "Use a file: it is read again when it changes, so keys can be rotated.",
     option: option.string({ max: 65_536 }),
     parse: (value: string, name: string) =>
-      name.startsWith("SAGABOX_") ? value : createRingOfOne(name, value),
+      name.startsWith("SAGABOX_") ? value : createSingleKeyRing(name, value),
   },
   workerId: {
     ...plain,
@@ -160,7 +163,7 @@ export function readVariable<T>({ option, parse }: EnvironmentVariable<T>, name:
 
 const PREFIX = "SAGABOX_";
 
-/** Lists SAGABOX_* variables that do not exist, each with the name that was probably meant. */
+/** Lists SAGABOX_* variables in `env` that sagabox does not read, each with the name that was probably meant. */
 export function unknownVariables(
   env: Readonly<Record<string, string | undefined>>,
 ): readonly { name: string; suggestion: string | undefined }[] {
@@ -168,16 +171,16 @@ export function unknownVariables(
     variable.secret ? variable.names.flatMap((name) => [name, `${name}_FILE`]) : [...variable.names],
   );
   // The common prefix is left out of the comparison: it would make very different names look alike.
-  const endings = known.filter((name) => name.startsWith(PREFIX)).map((name) => name.slice(PREFIX.length));
+  const suffixes = known.filter((name) => name.startsWith(PREFIX)).map((name) => name.slice(PREFIX.length));
   return Object.keys(env)
     .filter((name) => name.startsWith(PREFIX) && !known.includes(name))
     .map((name) => {
-      const nearest = findNearest(name.slice(PREFIX.length), endings);
+      const nearest = findNearest(name.slice(PREFIX.length), suffixes);
       return { name, suggestion: nearest === undefined ? undefined : `${PREFIX}${nearest}` };
     });
 }
 
-/** Describes each SAGABOX_* variable that does not exist, in one sentence or two. */
+/** Describes each SAGABOX_* variable in `env` that sagabox does not read, in one or two sentences. */
 export function describeUnknownVariables(env: Readonly<Record<string, string | undefined>>): string[] {
   return unknownVariables(env).map(({ name, suggestion }) => {
     const hint = suggestion === undefined ? "" : ` Did you mean ${suggestion}?`;
@@ -185,7 +188,7 @@ export function describeUnknownVariables(env: Readonly<Record<string, string | u
   });
 }
 
-/** Lists the `_FILE` variables that are set, each with its path. */
+/** Lists the `_FILE` variables of secrets that are set, each with its path. */
 export function secretFiles(
   env: Readonly<Record<string, string | undefined>>,
 ): readonly { readonly name: string; readonly path: string }[] {
@@ -202,17 +205,20 @@ function allVariables(): readonly EnvironmentVariable[] {
   return [...Object.values<EnvironmentVariable>(environmentVariables), ...allBrokerVariables()];
 }
 
-// The key of blind indexes is derived from the single key, so that it is equal after every start.
-function createRingOfOne(name: string, value: string): string {
+// Builds a key ring from `ENCRYPTION_KEY`. The key of blind indexes is derived from it, so that it is the same in all
+// workers and after a restart.
+function createSingleKeyRing(name: string, value: string): string {
   const key = text(name, value, { pattern: /^[A-Za-z0-9+/_-]{43}=?$/ });
   const index = createHmac("sha256", Buffer.from(key, "base64")).update("sagabox index").digest("base64");
   return `encryption-key ${key}\nindex ${index}`;
 }
 
+// The option rejects NaN.
 function parseDecimal(value: string): number {
   return /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
 }
 
+// The option rejects a string.
 function parseBoolean(value: string): boolean | string {
   const word = value.toLowerCase();
   if (["1", "true", "yes", "on"].includes(word)) return true;
@@ -220,6 +226,7 @@ function parseBoolean(value: string): boolean | string {
   return value;
 }
 
+// Accepts two level names that other programs use: warning and critical.
 function parseLevel(value: string): string {
   const word = value.toLowerCase();
   return word === "warning" ? "warn" : word === "critical" ? "error" : word;

@@ -15,17 +15,18 @@ export async function listConsumerNames(
   return (await database.run<{ name: string }>(names, [subscribed])).rows.map(({ name }) => name);
 }
 
+/** Builds the CONSUMER_NOT_FOUND error. It suggests the nearest known name and lists up to 20. */
 export function unknownConsumer(consumer: string, known: readonly string[]): SagaboxError {
-  const meant = findNearest(consumer, known);
-  const some = `${known.slice(0, 20).join(", ")}${known.length > 20 ? ` and ${known.length - 20} more` : ""}`;
-  const hint = known.length === 0 ? "It knows none." : `It knows: ${some}.`;
+  const suggestion = findNearest(consumer, known);
+  const names = `${known.slice(0, 20).join(", ")}${known.length > 20 ? ` and ${known.length - 20} more` : ""}`;
+  const hint = known.length === 0 ? "It knows none." : `It knows: ${names}.`;
   return new SagaboxError(
     "CONSUMER_NOT_FOUND",
-    `This database knows no consumer ${JSON.stringify(consumer)}. ${meant === undefined ? "" : `Did you mean ${meant}? `}${hint}`,
+    `This database knows no consumer ${JSON.stringify(consumer)}. ${suggestion === undefined ? "" : `Did you mean ${suggestion}? `}${hint}`,
   );
 }
 
-/** A message handled by one consumer. */
+/** A message that one consumer handled. */
 export interface HandledMessage {
   readonly consumer: string;
   readonly messageId: string;
@@ -33,11 +34,11 @@ export interface HandledMessage {
   readonly type: string;
   readonly handledAt: string;
   readonly durationMs: number | null;
-  /** False if the message had no effect, because it was refused or already settled. */
+  /** False if the message had no effect, because the consumer refused it or it was already settled. */
   readonly hasEffect: boolean;
-  /** The earlier command whose effect also counts for this one. */
+  /** Message id of the earlier command whose effect also counts for this one. */
   readonly effectOf: string | null;
-  /** The command that undid the effect. */
+  /** Message id of the command that undid the effect. */
   readonly undoneBy: string | null;
 }
 
@@ -49,6 +50,7 @@ export interface HandledFilter {
   readonly type?: string;
   /** The business key, of messages that are in this database. Needs the operator role. */
   readonly key?: string;
+  /** At most this many messages, 1 to 1,000. Default 50. */
   readonly limit?: number;
 }
 
@@ -74,7 +76,7 @@ export async function listHandled(
   return (await database.run<Row>(list, params)).rows.map(toHandledMessage);
 }
 
-/** Lists the consumers that handled a message. */
+/** Lists how each consumer handled a message. Throws OPTIONS_INVALID for an invalid id. */
 export async function listHandlersFor(
   database: Database,
   schema: string,

@@ -18,7 +18,7 @@ import type { Param } from "../../storage/index.ts";
 import type { AdminTransaction } from "../admin-database.ts";
 import type { SagaAdmin } from "./saga-admin.ts";
 
-/** An instance for which the definitions given are not what they were. */
+/** An instance whose replay differs from its history (`diverges`), or that cannot continue (`stuck`). */
 export interface CheckFinding {
   readonly id: string;
   readonly type: string;
@@ -26,8 +26,9 @@ export interface CheckFinding {
   readonly key: string;
   readonly status: SagaStatus;
   readonly verdict: "diverges" | "stuck";
-  /** The transition from which on it differs. */
+  /** Version of the instance after the first transition that differs. Null if the instance is stuck. */
   readonly version: number | null;
+  /** Time of that transition in ISO 8601. */
   readonly at: string | null;
   readonly step: string | null;
   readonly why: string;
@@ -38,34 +39,35 @@ export interface CheckReport {
   readonly same: number;
   readonly diverges: number;
   readonly stuck: number;
-  /** Ended instances of versions that are not known here: nothing is left to be done for them. */
+  /** Ended instances of definition versions that are not registered here. They were not replayed. */
   readonly skipped: number;
-  /** Sagas of names that are not known here in any version, perhaps those of another service: none was checked. */
+  /** Saga names that are not registered here in any version, perhaps of another service. They were not checked. */
   readonly strangers: readonly UnknownSagaType[];
-  /** How the definitions that are known here differ from the stored ones. */
+  /** How the definitions that are registered here differ from the stored ones. */
   readonly definitions: readonly DefinitionComparison[];
-  /** At most 1,000 of them. */
+  /** The first 1,000 instances that diverge or are stuck. */
   readonly findings: readonly CheckFinding[];
 }
 
 export interface UnknownSagaType {
   readonly type: string;
-  /** How many instances of it have not ended. */
+  /** How many of its instances have not ended. */
   readonly open: number;
 }
 
 export interface CheckOptions {
+  /** Checks only sagas of this name. */
   readonly type?: string;
-  /** How many ended instances are played again, the newest first. All that still run are. Default 1,000. */
+  /** How many ended instances are replayed, newest first. Default 1,000. */
   readonly ended?: number;
 }
 
-const PAGE = 100;
+const PAGE_SIZE = 100;
 const MAX_FINDINGS = 1_000;
 
 /**
- * Plays the history of instances again on the definitions this process knows: all that still run, and the newest that
- * have ended. Changes nothing, and runs no step.
+ * Replays the history of all running instances, and of the newest ended ones, on the definitions that are registered in
+ * this process. Changes nothing and runs no steps. Throws OPTIONS_INVALID if an option is invalid.
  */
 export async function checkSagas(admin: SagaAdmin, options: CheckOptions = {}): Promise<CheckReport> {
   rejectUnknownKeys("sagas.check", options, ["type", "ended"]);
@@ -74,7 +76,7 @@ export async function checkSagas(admin: SagaAdmin, options: CheckOptions = {}): 
   wholeNumber("sagas.check: ended", ended);
   const counts = { checked: 0, same: 0, diverges: 0, stuck: 0, skipped: 0 };
   const findings: CheckFinding[] = [];
-  const count = (instance: LoadedInstance, replayed: Replayed | "skipped"): void => {
+  const countResult = (instance: LoadedInstance, replayed: Replayed | "skipped"): void => {
     if (replayed === "skipped") {
       counts.skipped += 1;
       return;
@@ -85,8 +87,8 @@ export async function checkSagas(admin: SagaAdmin, options: CheckOptions = {}): 
       findings.push(toFinding(instance, replayed));
     }
   };
-  await checkPages(admin, { open: true, type, limit: Number.POSITIVE_INFINITY }, count);
-  await checkPages(admin, { open: false, type, limit: ended }, count);
+  await checkPages(admin, { open: true, type, limit: Number.POSITIVE_INFINITY }, countResult);
+  await checkPages(admin, { open: false, type, limit: ended }, countResult);
   const strangers = await findUnknownTypes(admin, type);
   return { ...counts, strangers, definitions: await compareKnownDefinitions(admin, type), findings };
 }
@@ -95,8 +97,8 @@ function compareKnownDefinitions(
   { database, definitions, sagas, vault, known }: SagaAdmin,
   type: string | undefined,
 ): Promise<readonly DefinitionComparison[]> {
-  const asked = known().filter(({ name }) => type === undefined || name === type);
-  return compareDefinitions({ database, sql: definitions, sagas, vault }, asked);
+  const selected = known().filter(({ name }) => type === undefined || name === type);
+  return compareDefinitions({ database, sql: definitions, sagas, vault }, selected);
 }
 
 async function findUnknownTypes(
@@ -119,19 +121,19 @@ interface PageSelection {
 async function checkPages(
   admin: SagaAdmin,
   { open, type, limit }: PageSelection,
-  count: (instance: LoadedInstance, replayed: Replayed | "skipped") => void,
+  countResult: (instance: LoadedInstance, replayed: Replayed | "skipped") => void,
 ): Promise<void> {
-  let last: string | null = null;
+  let lastId: string | null = null;
   for (let left = limit; left > 0;) {
-    const size = Math.min(PAGE, left);
-    // One moment for the instances and their histories: a worker may be moving them.
+    const size = Math.min(PAGE_SIZE, left);
+    // One snapshot for instances and histories, because workers may be changing them.
     const tx = await admin.database.begin({ isolation: "repeatable read" });
     try {
-      const params: Param[] = [open, type ?? null, last, size, JSON.stringify(admin.names())];
+      const params: Param[] = [open, type ?? null, lastId, size, JSON.stringify(admin.names())];
       const rows: readonly { id: string }[] = (await tx.run<{ id: string }>(admin.sql.page, params)).rows;
-      for (const { id } of rows) await checkInstance(admin, tx, id, count);
+      for (const { id } of rows) await checkInstance(admin, tx, id, countResult);
       if (rows.length < size) return;
-      last = rows.at(-1)?.id ?? null;
+      lastId = rows.at(-1)?.id ?? null;
       left -= rows.length;
     } finally {
       await tx.rollback();
@@ -143,19 +145,19 @@ async function checkInstance(
   { sql, sagas, definitionOf, vault }: SagaAdmin,
   tx: AdminTransaction,
   id: string,
-  count: (instance: LoadedInstance, replayed: Replayed | "skipped") => void,
+  countResult: (instance: LoadedInstance, replayed: Replayed | "skipped") => void,
 ): Promise<void> {
   const [row] = (await tx.run<InstanceRow>(sagas.read, [id])).rows;
   if (row === undefined) return;
   const instance = await openInstance(vault, row, tx);
-  if (typeof instance === "string") return; // its state cannot be decrypted here
+  if (typeof instance === "string") return; // the state cannot be decrypted here
   const definition = definitionOf(instance.type, instance.definitionVersion);
   if (definition === undefined && hasEnded(instance.status)) {
-    count(instance, "skipped");
+    countResult(instance, "skipped");
     return;
   }
   const turns = toTurns((await tx.run<TurnRow>(sql.turns, [id])).rows, instance);
-  count(instance, replay(definition, { ...instance, turns }));
+  countResult(instance, replay(definition, { ...instance, turns }));
 }
 
 interface TurnRow {
@@ -169,20 +171,21 @@ interface TurnRow {
   readonly at_ms: string | number;
 }
 
+// A turn is one transition. It has a row for each history line; the first row holds the input.
 function toTurns(rows: readonly TurnRow[], { id, seal }: LoadedInstance): RecordedTurn[] {
-  const read = (text: string, stepPath: string, version: number): unknown =>
-    JSON.parse(decryptText(seal, text, id, [stepPath, version]));
+  const readJson = (text: string, fieldPath: string, version: number): unknown =>
+    JSON.parse(decryptText(seal, text, id, [fieldPath, version]));
   const turns = new Map<number, RecordedTurn>();
   for (const row of rows) {
     const line = { event: row.event_type, step: row.step, from: row.old_status, to: row.new_status };
-    const known = turns.get(row.version);
-    if (known !== undefined) turns.set(row.version, { ...known, lines: [...known.lines, line] });
+    const turn = turns.get(row.version);
+    if (turn !== undefined) turns.set(row.version, { ...turn, lines: [...turn.lines, line] });
     else if (row.input !== null) {
       turns.set(row.version, {
         version: row.version,
         atMs: Number(row.at_ms),
-        input: read(row.input, "cause", row.version) as SagaInput,
-        drawn: row.drawn === null ? null : (read(row.drawn, "metadata", row.version) as ReplayValues),
+        input: readJson(row.input, "cause", row.version) as SagaInput,
+        drawn: row.drawn === null ? null : (readJson(row.drawn, "metadata", row.version) as ReplayValues),
         lines: [line],
       });
     }

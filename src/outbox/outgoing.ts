@@ -52,6 +52,7 @@ const EARLIEST_MS = Date.UTC(-4713, 10, 24);
 export interface Outgoing {
   readonly message: Omit<Message, "writtenAt" | "expiresAt">;
   readonly lane: number;
+  /** Messages of one stream keep their order. Null if the message has no key. */
   readonly stream: string | null;
   readonly maxAttempts: number;
   readonly holdsOnDeath: boolean;
@@ -59,7 +60,7 @@ export interface Outgoing {
   readonly ttlMs: number | null;
   /** Null if the message is due immediately. */
   readonly schedule: PackedMessage["schedule"];
-  /** The caller chose the id, so it may have been used before. */
+  /** Whether the caller chose the id. Such an id may have been used before. */
   readonly ownId: boolean;
   readonly flush: boolean;
 }
@@ -75,8 +76,8 @@ export interface ComposeContext {
 }
 
 /**
- * Turns validated data into the form that is stored and sent. `tx` is the transaction of the message, if it
- * is known.
+ * Turns validated data into the form that is stored and sent. `tx` is the transaction that writes the message. It is
+ * undefined if the transaction has not begun yet.
  */
 export type Pack = (
   contract: AnyContract,
@@ -85,7 +86,7 @@ export type Pack = (
   tx: Queryable | undefined,
 ) => PackedPayload | Promise<PackedPayload>;
 
-/** Composes a message for this transaction, or for one that has not begun yet. */
+/** Composes a message for the transaction `tx`, or for a later transaction if `tx` is missing. */
 export type Compose = (
   contract: AnyContract,
   data: unknown,
@@ -106,9 +107,9 @@ export function compose(
 ): Outgoing | Promise<Outgoing> {
   rejectUnknownKeys("publish", options, KNOWN_OPTIONS);
   assertContract(contract);
-  const checking: unknown = validate(contract, input);
-  if (!(checking instanceof Promise)) return composeChecked(context, contract, checking, options, tx);
-  return checking.then((data: unknown) => composeChecked(context, contract, data, options, tx));
+  const validated: unknown = validate(contract, input);
+  if (!(validated instanceof Promise)) return composeChecked(context, contract, validated, options, tx);
+  return validated.then((data: unknown) => composeChecked(context, contract, data, options, tx));
 }
 
 function composeChecked(
@@ -123,10 +124,11 @@ function composeChecked(
   const topic = checkTopic(options.topic) ?? resolveTopic(contract, context.routing);
   const headers = checkHeaders(options.headers);
   const { kind, name: type, version: schemaVersion } = contract;
-  const names = { id, kind, type, schemaVersion, topic, key, schedule: readSchedule(options) };
-  const making = createMessage(context, contract, names, data, options, tx);
-  if (!(making instanceof Promise)) return buildOutgoing(context, contract, names, headers, options, making);
-  return making.then((made) => buildOutgoing(context, contract, names, headers, options, made));
+  const fields = { id, kind, type, schemaVersion, topic, key, schedule: readSchedule(options) };
+  const created = createMessage(context, contract, fields, data, options, tx);
+  if (!(created instanceof Promise))
+    return buildOutgoing(context, contract, fields, headers, options, created);
+  return created.then((parts) => buildOutgoing(context, contract, fields, headers, options, parts));
 }
 
 function buildOutgoing(
@@ -139,7 +141,7 @@ function buildOutgoing(
 ): Outgoing {
   const current = currentMessageContext();
   return {
-    // Field by field, because spreading objects costs more than all the checks, and this runs for every
+    // Listed field by field, because spreading objects costs more than all the checks, and this runs for every
     // message.
     message: {
       id,
@@ -180,44 +182,44 @@ interface CreatedMessage {
   readonly origin: DerivedContext;
 }
 
-/** The asynchronous part. It is synchronous if tracing is off and the payload is stored inline. */
+/** Packs the payload and derives the context. It returns a promise only if tracing is on or packing is asynchronous. */
 function createMessage(
   context: ComposeContext,
   contract: AnyContract,
-  names: PackedMessage,
+  fields: PackedMessage,
   data: unknown,
   options: PublishOptions,
   tx: Queryable | undefined,
 ): CreatedMessage | Promise<CreatedMessage> {
   const { spans, pack, randomBytes } = context;
-  if (spans.enabled) return createInSpan(context, contract, names, data, options, tx);
-  const origin = deriveContext(currentMessageContext(), options, { messageId: names.id, randomBytes });
-  const packing = pack(contract, names, data, tx);
-  return packing instanceof Promise
-    ? packing.then((packed) => ({ packed, origin }))
-    : { packed: packing, origin };
+  if (spans.enabled) return createInSpan(context, contract, fields, data, options, tx);
+  const origin = deriveContext(currentMessageContext(), options, { messageId: fields.id, randomBytes });
+  const packed = pack(contract, fields, data, tx);
+  return packed instanceof Promise
+    ? packed.then((payload) => ({ packed: payload, origin }))
+    : { packed, origin };
 }
 
 /** Creates the message in a span; the message carries the traceparent of that span. */
 async function createInSpan(
   { spans, pack, randomBytes }: ComposeContext,
   contract: AnyContract,
-  names: PackedMessage,
+  fields: PackedMessage,
   data: unknown,
   options: PublishOptions,
   tx: Queryable | undefined,
 ): Promise<CreatedMessage> {
   const current = currentMessageContext();
-  const span = spans.create(names, current?.traceparent, options.traceparent);
+  const span = spans.create(fields, current?.traceparent, options.traceparent);
   try {
     const { traceparent } = span;
-    const origin = deriveContext(current, options, { messageId: names.id, randomBytes, traceparent });
+    const origin = deriveContext(current, options, { messageId: fields.id, randomBytes, traceparent });
     span.set({
       "messaging.message.conversation_id": origin.correlationId,
       "sagabox.saga.id": options.sagaId ?? current?.sagaId,
     });
-    const packing = span.run(() => pack(contract, names, data, tx));
-    return { packed: packing instanceof Promise ? await packing : packing, origin };
+    const packed = span.run(() => pack(contract, fields, data, tx));
+    return { packed: packed instanceof Promise ? await packed : packed, origin };
   } catch (error) {
     span.fail({ type: failureType(error) });
     throw error;
@@ -285,7 +287,7 @@ export interface MessageColumn {
   readonly name: string;
   readonly type: string;
   readonly value: (outgoing: Outgoing) => ColumnValue;
-  /** The value of most messages, and the column's default. Statements for usual messages leave the column out. */
+  /** The default of the column, which most messages have. Statements for usual messages leave the column out. */
   readonly usual?: ColumnValue;
 }
 
@@ -315,9 +317,9 @@ export const messageColumns: readonly MessageColumn[] = [
   { name: "ttl_ms", type: "double precision", value: ({ ttlMs }) => ttlMs, usual: null },
 ];
 
-/** The columns of a usual message, which differs from the defaults in no other column. */
+/** The columns that are written for a usual message. Its other columns have their default values. */
 export const usualColumns = messageColumns.filter(({ usual }) => usual === undefined);
-const rareColumns = messageColumns.filter(({ usual }) => usual !== undefined);
+const columnsWithDefault = messageColumns.filter(({ usual }) => usual !== undefined);
 
 /** The columns that the tables `message` and `scheduled` store; `ttl_ms` becomes `expires_at`. */
 export const STORED_COLUMNS = messageColumns
@@ -327,7 +329,7 @@ export const STORED_COLUMNS = messageColumns
 
 /** Returns true if the statements for usual messages can write the message. */
 export function isUsual(outgoing: Outgoing): boolean {
-  return rareColumns.every(({ value, usual }) => value(outgoing) === usual);
+  return columnsWithDefault.every(({ value, usual }) => value(outgoing) === usual);
 }
 
 /** Returns the parameters of a statement for many messages: an array literal per column. */

@@ -131,7 +131,7 @@ test("G7, G14, database fail-over: a standby without the last transactions takes
   await expect.poll(() => atStandby(handled), later).toEqual(["early", "kept", "lost"]);
   await expect.poll(() => atMail(handled), later).toEqual(["early", "kept", "lost", "lost"]);
 
-  expect(await book.done("Fix")).toContain("Nothing waits");
+  expect(await book.done("Fix")).toContain("No matching messages wait.");
   await expect.poll(() => book.done("Afterwards").catch(String), later).toContain("healthy");
   expect(book.forgotten).toEqual([]);
 });

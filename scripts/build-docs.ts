@@ -70,9 +70,10 @@ ${metrics.join("\n")}
 ## Events
 
 A log line is one JSON object with \`time\`, \`level\`, \`event\`, then \`trace_id\` and \`saga_id\` if the event belongs to a
-message that has them, then the fields below. At most five similar lines are written in ten seconds. The next one has the
-number of suppressed lines in \`suppressed\`. Events logged "each one" and debug lines are never suppressed. On a terminal
-the line is formatted for reading.
+message that has them, then the fields below. Events logged "each one" (lifecycles, retries, dead letters) and debug lines are
+always written. Of other events, at most five lines with the same event, type and cause are written in ten seconds. The last line
+that was left out is written at the end of that time, with the number of those before it in \`suppressed\`. On a terminal the
+line is formatted for reading.
 
 ${events.join("\n\n")}
 `;

@@ -116,3 +116,13 @@ export const wasDone = (bus: Bus, sagaId: string, step: string) => bus.sagas.set
 /** The step will never be done: continue without it. */
 export const letItBe = (bus: Bus, sagaId: string, step: string) => bus.sagas.skip(sagaId, { step, ...by });
 // #endregion decide
+
+// #region watch
+/** Says which order turned back or waits for a person, at which step, and why. Returns what ends it. */
+export function reportTrouble(bus: Bus, say: (text: string) => void): () => void {
+  return bus.sagas.watch((news) => {
+    if (news.kind !== "changed" || (news.to !== "compensating" && news.to !== "failed")) return;
+    say(`${news.type} ${news.key} is ${news.to} at ${news.step}: ${news.cause}`);
+  });
+}
+// #endregion watch

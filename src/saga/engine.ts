@@ -7,6 +7,7 @@ import { type Queryable, toArrayLiteral } from "../storage/index.ts";
 import type { Observer, Spans } from "../telemetry/index.ts";
 import { storableErrorText } from "./begin.ts";
 import { decide } from "./decide.ts";
+import { describeStatusChange, describeStepChange } from "./describe-change.ts";
 import type { Decision, SagaEffect } from "./decision.ts";
 import type { SagaDefinition } from "./definition.ts";
 import { collectResults } from "./draft.ts";
@@ -28,13 +29,7 @@ import {
 } from "./saga-store.ts";
 import { readSeed, startFrom } from "./start.ts";
 import type { SagaStatements } from "./statements.ts";
-import {
-  ENCRYPTED_TEXT,
-  encryptText,
-  keyUnavailable,
-  type SagaVault,
-  type SubjectCipher,
-} from "./subject-cipher.ts";
+import { encryptText, keyUnavailable, type SagaVault, type SubjectCipher } from "./subject-cipher.ts";
 import { traceTransition } from "./trace-saga.ts";
 import { buildTransition, type Transition } from "./transition.ts";
 import { writeTransition } from "./transition-writer.ts";
@@ -152,7 +147,7 @@ export class SagaEngine {
     const hasInput = await writeTransition(this.sql, tx, before, transition, birth);
     for (const one of outgoing) await tx.send(one);
     for (const effect of sendable.effects) await applyFamilyEffect(this, tx, before, sendable, effect);
-    tx.onCommit(() => this.emitChanges(before, sendable));
+    tx.onCommit(() => this.emitChanges(before, sendable, cause.cause));
     return { instance: applyDecision(before, sendable), hasInput };
   }
 
@@ -183,23 +178,18 @@ export class SagaEngine {
     );
   }
 
-  emitChanges(before: LoadedInstance, { status, state, effects }: Decision): void {
+  /** Emits the change of the status, and one event for each step whose status changed. */
+  emitChanges(before: LoadedInstance, decision: Decision, cause: string): void {
     const { observer } = this.parts;
-    const { id, type, status: from, state: old, seal, traceparent } = before;
+    const { id, traceparent, status, state } = before;
     const context = { sagaId: id, traceparent };
-    if (from !== status) {
-      const incident = effects.find(({ kind }) => kind === "open incident");
-      const [step, error] =
-        incident?.kind === "open incident"
-          ? [incident.stepPaths.join(", "), seal === undefined ? incident.error : ENCRYPTED_TEXT]
-          : [null, null];
-      observer.emit("saga.changed", { type, id, from, to: status, step, error }, context);
-    }
-    for (const stepPath of Object.keys(state.records)) {
-      const record = state.records[stepPath];
-      if (record === undefined || record.status === old.records[stepPath]?.status) continue;
-      const durationMs = (record.endedAtMs ?? record.startedAtMs) - record.startedAtMs;
-      observer.emit("saga.step", { type, id, step: stepPath, status: record.status, durationMs }, context);
+    if (status !== decision.status)
+      observer.emit("saga.changed", describeStatusChange(before, decision, cause), context);
+    const { records } = decision.state;
+    for (const stepPath of Object.keys(records)) {
+      const record = records[stepPath];
+      if (record === undefined || record.status === state.records[stepPath]?.status) continue;
+      observer.emit("saga.step", describeStepChange(before, stepPath, record, cause), context);
     }
   }
 

@@ -135,7 +135,7 @@ export class InstanceHandle {
       const moved = applyDecision(known, decision);
       if (text !== undefined && (await this.#save(text, known, cause, moved))) {
         this.#update(moved);
-        engine.emitChanges(known, decision);
+        engine.emitChanges(known, decision, cause.cause);
         return release;
       }
     }

@@ -8,6 +8,7 @@ import {
   type CancelTimer,
 } from "../runtime/index.ts";
 import { storableErrorText } from "./begin.ts";
+import { listStepsInProgress, nameInstance } from "./describe-change.ts";
 import type { WorkOutcome } from "./input.ts";
 import { InstanceGone, InstanceHandle, workName, type HandleParts } from "./instance-handle.ts";
 import { abandonedOutcome, Cancellation, runLocalStep } from "./local-step.ts";
@@ -327,8 +328,14 @@ export class InstanceTask {
     }
     const retryInMs = Math.round(backoffMs(BACKOFF, ++this.#failures));
     if (!isSagaboxError(error, "SAGA_CONFLICT")) {
-      const { type, id, traceparent } = this.#handle.instance;
-      const failure = { type, id, error: storableErrorText(error).slice(0, 500), retryInMs };
+      const { instance } = this.#handle;
+      const { id, traceparent, state } = instance;
+      const failure = {
+        ...nameInstance(instance),
+        step: listStepsInProgress(state),
+        error: storableErrorText(error).slice(0, 500),
+        retryInMs,
+      };
       this.#parts.engine.parts.observer.emit("saga.failed", failure, { sagaId: id, traceparent });
     }
     await sleep(retryInMs, this.#lost.signal);

@@ -14,6 +14,7 @@ import type { OpenTransaction } from "./instance-handle.ts";
 import { InstanceTask } from "./instance-task.ts";
 import type { Claim, InstanceRow, LoadedInstance } from "./saga-store.ts";
 import { Semaphore } from "./semaphore.ts";
+import { ENCRYPTED_TEXT } from "./subject-cipher.ts";
 import { TransitionWriter } from "./transition-writer.ts";
 
 export interface SagaRunnerParts {
@@ -211,7 +212,8 @@ export class SagaRunner implements Service {
     } catch (error) {
       const text = storableErrorText(error).slice(0, 500);
       const context = { sagaId: id, traceparent: row.traceparent };
-      engine.parts.observer.emit("saga.failed", { type, id, error: text, retryInMs: leaseMs }, context);
+      const failure = { type, id, key: ENCRYPTED_TEXT, step: null, error: text, retryInMs: leaseMs };
+      engine.parts.observer.emit("saga.failed", failure, context);
       await database.run(engine.sql.discountClaim, [id, worker]).catch(() => undefined);
     }
     return false;
@@ -231,9 +233,11 @@ export class SagaRunner implements Service {
     const event = {
       type,
       id,
+      key: ENCRYPTED_TEXT,
       from,
       to: "failed",
       step: rows[0].current_step,
+      cause: SUBJECT_ERASED,
       error: SUBJECT_ERASED,
     } as const;
     parts.observer.emit("saga.changed", event, { sagaId: id, traceparent });

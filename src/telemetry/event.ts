@@ -31,7 +31,7 @@ export interface TelemetryEvent<F extends EventFields = EventFields> {
     readonly when: string;
     is(fields: FieldValues<F>): boolean;
   };
-  /** Every occurrence is logged. Other events are counted after a few similar lines. */
+  /** Every occurrence is logged: lifecycles, retries and dead letters. Of other events, similar lines are limited. */
   readonly always?: true;
   readonly meaning: string;
   readonly fields: F;

@@ -102,6 +102,67 @@ test("ten thousand similar errors write a few lines, and the next one has the nu
   expect(parsed()[5]).toMatchObject({ suppressed: 9_995 });
 });
 
+test("suppressed lines without a next one are counted on the last of them, when the window ends", () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const { observer, time, parsed } = setup();
+  for (let i = 1; i <= 1_000; i++) {
+    time.ms = i;
+    observer.emit("storage.failed", { doing: "reading", error: "no route", retryInMs: i });
+  }
+  expect(parsed()).toHaveLength(5);
+  time.ms = 10_001;
+  vi.advanceTimersByTime(10_000);
+  expect(parsed()).toHaveLength(6);
+  expect(parsed()[5]).toMatchObject({
+    retry_in_ms: 1_000,
+    suppressed: 994,
+    time: "2026-01-02T03:04:06.006Z",
+  });
+  vi.advanceTimersByTime(60_000);
+  expect(parsed()).toHaveLength(6);
+});
+
+test("a worker that stops writes the number of suppressed lines first", () => {
+  const { observer, parsed } = setup();
+  for (let i = 1; i <= 9; i++)
+    observer.emit("storage.failed", { doing: "reading", error: "no route", retryInMs: i });
+  observer.emit("worker.stopped", { worker: "w", durationMs: 1, clean: true });
+  expect(parsed().slice(5)).toMatchObject([
+    { event: "storage.failed", retry_in_ms: 9, suppressed: 3 },
+    { event: "worker.stopped" },
+  ]);
+});
+
+test("G4: every change of every saga is logged, also of those that fail", () => {
+  const { observer, parsed } = setup();
+  for (let n = 0; n < 200; n++) {
+    const names = { type: "order", id: `s-${n}`, key: `o-${n}`, cause: "clock" };
+    observer.emit("saga.changed", { ...names, from: "started", to: "running", step: "pay", error: null });
+    observer.emit("saga.changed", {
+      ...names,
+      from: "running",
+      to: "failed",
+      step: "pay",
+      error: "declined",
+    });
+  }
+  expect(parsed()).toHaveLength(400);
+});
+
+test("lines are limited by event, type and cause", () => {
+  const { observer, parsed } = setup();
+  for (let n = 0; n < 20; n++) {
+    for (const type of ["order", "refund"]) {
+      for (const error of ["no route", "too many connections"]) {
+        const names = { type, id: `s-${n}`, key: `o-${n}`, step: null };
+        observer.emit("saga.failed", { ...names, error, retryInMs: 20 });
+      }
+    }
+  }
+  expect(parsed()).toHaveLength(20);
+});
+
 test("E2: every retry and every dead letter is logged, even if many are similar", () => {
   const { observer, parsed } = setup();
   const names = { consumer: "billing", type: "order.placed", topic: "orders" };
@@ -193,7 +254,8 @@ test("G4: every saga step is written to a separate stream, regardless of the log
   const log = setup();
   const lines: string[] = [];
   const stream = sagaLog({ level: "error", format: "json", write: (line) => lines.push(line) });
-  const step = { type: "order", id: "s-1", step: "charge", status: "completed", durationMs: 3 };
+  const names = { type: "order", id: "s-1", key: "o-1", cause: "worker:w", error: null };
+  const step = { ...names, step: "charge", status: "completed", durationMs: 3 };
   for (const observer of [log.observer, stream]) {
     for (let n = 0; n < 20; n++) observer.emit("saga.step", step, { sagaId: "s-1" });
     observer.emit("relay.failed", failed);

@@ -1,5 +1,5 @@
 import { currentMessageContext } from "../message/index.ts";
-import { type Clock, systemClock } from "../runtime/index.ts";
+import { after, type CancelTimer, type Clock, systemClock } from "../runtime/index.ts";
 import type { LogLevel } from "./event.ts";
 import { isAlwaysLogged, logLevelFor, type TelemetryContext, type TelemetryName } from "./events.ts";
 import { dropFailure, type Observer } from "./observer.ts";
@@ -25,23 +25,22 @@ const RANK = { debug: 0, info: 1, warn: 2, error: 3, silent: 4 } as const;
 const MAX_TEXT_LENGTH = 1_000;
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 
-/** Creates an observer that logs one line per event. Repeated similar lines are suppressed and counted. */
+/**
+ * Creates an observer that logs one line per event. Lines about one trouble (the same event, type and cause) are limited:
+ * after a few of them, only the last one of each window is written, with the number of lines left out.
+ */
 export function logger(options: LoggerOptions = {}): Observer {
   const { level = "info", bindings = {}, clock = systemClock } = options;
   const write = options.write ?? ((line: string) => void process.stderr.write(line));
   const format = lineFormat(options.format ?? "auto");
-  const guard = new RepeatGuard({ clock, burst: 5, windowMs: 10_000, kinds: 200 });
+  const writeRecord = (record: LogRecord): void => dropFailure(write(`${format(record)}\n`));
+  const guard = new RepeatGuard({ clock, burst: 5, windowMs: 10_000, kinds: 200, write: writeRecord });
   return {
     emit(name, fields, context) {
       const own = logLevelFor(name, fields);
       if (RANK[own] < RANK[level]) return;
       const plain = plainFields(fields);
-      // Debug lines are never suppressed.
-      const all = own === "debug" || isAlwaysLogged(name);
-      const suppressed = all ? 0 : guard.admit(`${own} ${repeatKey(name, plain)}`);
-      if (suppressed === undefined) return;
-      const repeated = suppressed > 0 ? { suppressed } : {};
-      const record = {
+      const record: LogRecord = {
         timeMs: clock.wallMs(),
         level: own,
         event: name,
@@ -50,10 +49,12 @@ export function logger(options: LoggerOptions = {}): Observer {
           ...contextFields(context),
           ...(isAboutSagas(name) ? { stream: "saga" } : {}),
           ...plain,
-          ...repeated,
         },
       };
-      dropFailure(write(`${format(record)}\n`));
+      // A worker that has stopped may belong to a process that ends before the window does.
+      if (name === "worker.stopped") guard.flush();
+      if (own === "debug" || isAlwaysLogged(name)) writeRecord(record);
+      else guard.write(`${own} ${repeatKey(name, plain)}`, record);
     },
   };
 }
@@ -109,11 +110,11 @@ function contextFields(
 // Ids and numbers are left out, because they differ between lines about one problem.
 function repeatKey(
   name: TelemetryName,
-  { topic, consumer, scope, doing, reason, error }: Record<string, Value>,
+  { type, topic, consumer, scope, transport, doing, kind, reason, error }: Record<string, Value>,
 ): string {
   const trouble =
     typeof error === "string" ? error.slice(0, 200).replace(/[0-9a-f]*\d[0-9a-f-]*/gi, "#") : "";
-  return [name, topic, consumer, scope, doing, reason, trouble].join("\u0000");
+  return [name, type, topic, consumer, scope, transport, doing, kind, reason, trouble].join("\u0000");
 }
 
 // Cut at ten times the limit before searching for passwords, so that a cut does not hide the end of one.
@@ -168,12 +169,16 @@ interface RepeatGuardOptions {
   readonly windowMs: number;
   /** How many kinds of line are tracked; all others share one allowance. */
   readonly kinds: number;
+  readonly write: (record: LogRecord) => void;
 }
 
 interface Kind {
   startedMs: number;
   passed: number;
   suppressed: number;
+  /** The last suppressed line. It is written at the end of the window, if no similar line passes before. */
+  last: LogRecord | undefined;
+  cancelTimer: CancelTimer | undefined;
 }
 
 /** Passes a few similar lines per window and counts the rest, so that a broken database cannot fill a disk. */
@@ -185,23 +190,43 @@ class RepeatGuard {
     this.#options = options;
   }
 
-  /** Returns how many similar lines were suppressed since the last that passed; undefined if this one is suppressed. */
-  admit(key: string): number | undefined {
+  /** Writes the line, or suppresses it if enough similar lines passed in this window. */
+  write(key: string, record: LogRecord): void {
     const { clock, burst, windowMs } = this.#options;
     const nowMs = clock.monotonicMs();
     const kind = this.#kind(key, nowMs);
-    if (nowMs - kind.startedMs >= windowMs) {
+    const leftMs = kind.startedMs + windowMs - nowMs;
+    if (leftMs <= 0) {
       kind.startedMs = nowMs;
       kind.passed = 0;
     }
-    if (kind.passed >= burst) {
-      kind.suppressed += 1;
-      return undefined;
-    }
+    if (kind.passed < burst) return this.#pass(kind, record);
+    kind.suppressed += 1;
+    kind.last = record;
+    kind.cancelTimer ??= after(leftMs, () => this.#writeLast(kind), { unref: true });
+  }
+
+  /** Writes the last suppressed line of each kind, with the number of those before it. */
+  flush(): void {
+    for (const kind of this.#kinds.values()) this.#writeLast(kind);
+  }
+
+  #writeLast(kind: Kind): void {
+    if (kind.last === undefined) return;
+    kind.suppressed -= 1;
+    kind.startedMs = this.#options.clock.monotonicMs();
+    kind.passed = 0;
+    this.#pass(kind, kind.last);
+  }
+
+  #pass(kind: Kind, record: LogRecord): void {
     const { suppressed } = kind;
     kind.passed += 1;
     kind.suppressed = 0;
-    return suppressed;
+    kind.last = undefined;
+    kind.cancelTimer?.();
+    kind.cancelTimer = undefined;
+    this.#options.write(suppressed === 0 ? record : { ...record, fields: { ...record.fields, suppressed } });
   }
 
   #kind(key: string, nowMs: number): Kind {
@@ -211,7 +236,13 @@ class RepeatGuard {
       this.#forgetQuiet(nowMs);
       if (this.#kinds.size >= this.#options.kinds && key !== OTHER) return this.#kind(OTHER, nowMs);
     }
-    const kind = { startedMs: nowMs, passed: 0, suppressed: 0 };
+    const kind: Kind = {
+      startedMs: nowMs,
+      passed: 0,
+      suppressed: 0,
+      last: undefined,
+      cancelTimer: undefined,
+    };
     this.#kinds.set(key, kind);
     return kind;
   }

@@ -9,6 +9,7 @@ const lanes = field.number("Number of lanes.");
 const worker = field.text("Name of the worker in leases.");
 const sagaType = field.text("Name of the saga.");
 const sagaId = field.text("Id of the instance.");
+const sagaKey = field.text("Key of the instance; `[sealed]` if the saga has a data subject.");
 const sagaVersion = field.number("Version of the definition.");
 
 /** Events of sagas. */
@@ -16,13 +17,21 @@ export const sagaEvents = {
   "saga.changed": event({
     level: "error",
     milder: { level: "info", when: "`to` is not `failed`", is: ({ to }) => to !== "failed" },
+    always: true,
     meaning: "The status of a saga instance changed. `failed` means that an operator must decide.",
     fields: {
       type: sagaType,
       id: sagaId,
+      key: sagaKey,
       from: field.text("Status before."),
       to: field.text("Status now."),
-      step: field.textOrNull("The failed steps, if the instance failed."),
+      step: field.textOrNull(
+        "The steps that failed; otherwise the steps in progress, or the last one if there are none.",
+      ),
+      cause: field.text(
+        "Why the instance is compensated or failed. For other changes, what moved it, as in its history: " +
+          "`start`, `message:<id>`, `clock`, `worker:<name>` or `operator:<name>`.",
+      ),
       error: field.textOrNull("The errors of these steps, if the instance failed."),
     },
   }),
@@ -32,8 +41,11 @@ export const sagaEvents = {
     fields: {
       type: sagaType,
       id: sagaId,
+      key: sagaKey,
       step: field.text("Name of the step."),
       status: field.text("`in_progress`, `completed`, `failed`, `compensating`, `compensated` or `skipped`."),
+      cause: field.text("What moved the instance, as in its history."),
+      error: field.textOrNull("Error of the step, if it failed."),
       durationMs,
     },
   }),
@@ -58,7 +70,14 @@ export const sagaEvents = {
   "saga.failed": event({
     level: "error",
     meaning: "An instance could not be advanced because of the database. It is retried.",
-    fields: { type: sagaType, id: sagaId, error, retryInMs },
+    fields: {
+      type: sagaType,
+      id: sagaId,
+      key: sagaKey,
+      step: field.textOrNull("The steps in progress."),
+      error,
+      retryInMs,
+    },
   }),
 };
 
@@ -129,24 +148,33 @@ export const auditEvents = {
 
 /** Events of workers, lanes, maintenance and storage. */
 export const workerEvents = {
-  "lanes.gained": event({ level: "info", meaning: "This process leased lanes.", fields: { scope, lanes } }),
+  "lanes.gained": event({
+    level: "info",
+    always: true,
+    meaning: "This process leased lanes.",
+    fields: { scope, lanes },
+  }),
   "lanes.released": event({
     level: "info",
+    always: true,
     meaning: "This process released lanes.",
     fields: { scope, lanes },
   }),
   "lanes.lost": event({
     level: "warn",
+    always: true,
     meaning: "Lanes were taken over before this process renewed their lease.",
     fields: { scope, lanes },
   }),
   "member.gone": event({
     level: "warn",
+    always: true,
     meaning: "Another process ended without a clean stop: its lease expired, or it was found dead.",
     fields: { scope, member: field.text("Name of that process.") },
   }),
   "history.partition": event({
     level: "info",
+    always: true,
     meaning:
       "A partition of the message archive or of the audit log was attached, dropped, or kept because it still has rows in use.",
     fields: {
@@ -193,16 +221,19 @@ export const workerEvents = {
   }),
   "worker.started": event({
     level: "info",
+    always: true,
     meaning: "This worker started.",
     fields: { worker, service: field.text("Name of the service.") },
   }),
   "worker.stopping": event({
     level: "info",
+    always: true,
     meaning: "This worker accepts no more work.",
     fields: { worker },
   }),
   "worker.stopped": event({
     level: "info",
+    always: true,
     meaning: "This worker has finished or released its work.",
     fields: {
       worker,

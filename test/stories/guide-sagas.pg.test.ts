@@ -91,8 +91,13 @@ test("after the pivot it only goes forward, and a person is called when it canno
   const saga = sagas.withPivot(bank, mail);
   bus.register(saga);
   await bus.run();
-  const id = await startSaga(bus, saga, input());
+  const said: string[] = [];
+  sagas.reportTrouble(bus, (text) => said.push(text));
+  const given = input();
+  const id = await startSaga(bus, saga, given);
   expect(await waitForEnd(bus, id)).toBe("failed");
+  await until(() => said.length > 0);
+  expect(said).toEqual([`with-pivot ${given.orderId} is failed at confirm: cannot mail`]);
   expect(await sagas.openIncidents(bus)).toEqual([`with-pivot ${id}, confirm: cannot mail`]);
   broken.clear();
   await sagas.tryAgain(bus, id);

@@ -38,6 +38,7 @@ import {
   limitStatements,
   type OwnedTransaction,
   pgDatabase,
+  toArrayLiteral,
 } from "../storage/index.ts";
 import { type Observer, Spans, type Tracing } from "../telemetry/index.ts";
 import {
@@ -202,6 +203,7 @@ export function wireParts(
     spans,
     vault: privacy === undefined ? undefined : createSagaVault(privacy),
     openReply: (name, reply, tx) => seal.openReply(name, reply, tx),
+    discardDeadLetters: (tx, ids) => tx.run(deadLetters.sql.discardMessages, [toArrayLiteral(ids)]),
     begin: createOpenTransaction(leased, scope, startIn),
     transactionOf: sagaTransactionFor,
   });

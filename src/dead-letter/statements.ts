@@ -99,6 +99,13 @@ export function deadLetterStatements(schema: string) {
         where letter.id = $1::bigint and letter.closed_at is null
        returning ${columns("letter")}`,
     ),
+    // The saga that sent these commands has been resolved. A replay at the same moment holds the row lock and wins.
+    discardMessages: defineStatement(
+      "sagabox.dead_letter.discard_messages",
+      `update ${schema}.dead_letter as letter
+          set closed_at = clock_timestamp(), closed_as = 'discarded'
+        where letter.message_id = any($1::text::text[]) and letter.origin = 'consumer' and letter.closed_at is null`,
+    ),
     ...closeInOrderStatements(schema),
     // The functions in the next four statements run with more rights than the operator role has, and only act on closed
     // dead letters.

@@ -10,6 +10,7 @@ import { findMismatches, kindMismatch } from "./mismatch.ts";
 import {
   applyOperatorDecision,
   findStuckSteps,
+  listFailedCommands,
   pivotMayHaveHappened,
   startCompensation,
   whyNotCompensate,
@@ -198,6 +199,7 @@ function advance(draft: Draft): void {
   if (hasEnded(status)) draft.state.deadlineAtMs = undefined;
   if (status === "completed") draft.state.completed = true;
   if (status === "failed") openIncident(draft, before === "failed");
+  if (before === "failed") discardDeadLetters(draft);
   if (status === before) return;
   draft.note({ event: "state_changed", from: before, to: status });
   if (before === "failed") draft.effects.push({ kind: "close incident", resolution: status });
@@ -256,6 +258,14 @@ function openIncident(draft: Draft, isOpen: boolean): void {
     if (stepPaths.join() === before.stepPaths.join() && error === before.error) return;
   }
   draft.effects.push({ kind: "open incident", stepPaths, error });
+}
+
+/** Discards the dead letters of the failed steps that are resolved now: done, settled, skipped or tried again. */
+function discardDeadLetters({ snapshot, state, effects }: Draft): void {
+  const before = listFailedCommands(snapshot.state);
+  const after = new Set(listFailedCommands(state).map(({ stepPath }) => stepPath));
+  const commands = before.filter(({ stepPath }) => !after.has(stepPath)).flatMap(({ ids }) => ids);
+  if (commands.length > 0) effects.push({ kind: "discard dead letters", commands });
 }
 
 function describeIncident(state: SagaState): {

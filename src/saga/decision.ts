@@ -38,7 +38,9 @@ export type SagaEffect =
       readonly end: "completed" | "compensated" | "past pivot";
     }
   | { readonly kind: "open incident"; readonly stepPaths: readonly string[]; readonly error: string }
-  | { readonly kind: "close incident"; readonly resolution: string };
+  | { readonly kind: "close incident"; readonly resolution: string }
+  /** The failed steps or undos that sent these commands are resolved, so their dead letters need no decision any more. */
+  | { readonly kind: "discard dead letters"; readonly commands: readonly string[] };
 
 /** One line of the history of an instance. */
 export interface Change {

@@ -56,6 +56,8 @@ export interface SagaEngineParts {
   readonly earlyMs: number;
   /** Undefined without a key ring: sagas with personal data can then neither be started nor moved. */
   readonly vault?: SagaVault | undefined;
+  /** Discards the open dead letters of these messages that are in this database. */
+  readonly discardDeadLetters: (tx: Queryable, messageIds: readonly string[]) => Promise<unknown>;
   /** Decrypts the personal fields in the reply to the named command. */
   readonly openReply?: (name: string, reply: Json, tx: Queryable) => Promise<UnpackedPayload>;
 }
@@ -146,7 +148,7 @@ export class SagaEngine {
     if (transition === undefined) return this.#applyWithoutResult(tx, definition, before, cause);
     const hasInput = await writeTransition(this.sql, tx, before, transition, birth);
     for (const one of outgoing) await tx.send(one);
-    for (const effect of sendable.effects) await applyFamilyEffect(this, tx, before, sendable, effect);
+    for (const effect of sendable.effects) await applyEffect(this, tx, before, sendable, effect);
     tx.onCommit(() => this.emitChanges(before, sendable, cause.cause));
     return { instance: applyDecision(before, sendable), hasInput };
   }
@@ -335,8 +337,8 @@ async function addPendingInput(
   return rows.length > 0;
 }
 
-/** Carries out the effects of a decision on child sagas and on the parent. */
-async function applyFamilyEffect(
+/** Carries out the effects of a decision on child sagas, on the parent, and on dead letters. */
+async function applyEffect(
   engine: SagaEngine,
   tx: SagaTransaction,
   before: LoadedInstance,
@@ -356,6 +358,9 @@ async function applyFamilyEffect(
       await engine.addPendingInput(tx, effect.parentId, newId(), `child:${before.id}`, input, before.seal);
       return;
     }
+    case "discard dead letters":
+      await engine.parts.discardDeadLetters(tx, effect.commands);
+      return;
     default:
       return undefined;
   }

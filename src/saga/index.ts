@@ -14,7 +14,7 @@ export { forgetSagas, type ForgetSagasOptions } from "./upkeep.ts";
 export type { Operator, SagaInput, WorkOutcome } from "./input.ts";
 export { measureSagas } from "./upkeep.ts";
 export { sagaSettings, type SagaBusOptions, type SagaSettings } from "./options.ts";
-export { findStuckSteps } from "./operate.ts";
+export { findStuckSteps, listFailedCommands } from "./operate.ts";
 export { localTimeoutMs, timeoutOutcome } from "./local-step.ts";
 export type { OpenTransaction } from "./instance-handle.ts";
 export type { SagaTransaction } from "./engine.ts";

@@ -104,6 +104,23 @@ export function findStuckSteps(state: SagaState): string[] {
   });
 }
 
+/**
+ * The commands of the steps and undos that wait for an operator because they failed, with their step paths. Their dead
+ * letters belong to the incident.
+ */
+export function listFailedCommands(
+  state: SagaState,
+): readonly { readonly stepPath: string; readonly ids: readonly string[] }[] {
+  if (state.mismatches !== undefined) return [];
+  return findStuckSteps(state).flatMap((stepPath) => {
+    const record = state.records[stepPath];
+    const effort = record?.undo?.status === "failed" ? record.undo : record;
+    return effort === undefined || effort.kind === "child" || effort.ids.length === 0
+      ? []
+      : [{ stepPath, ids: effort.ids }];
+  });
+}
+
 function carryOutDecision(draft: Draft, stepPath: string, input: OperatorDecision): void {
   const { state, nowMs } = draft;
   if (input.kind === "retry" && state.mismatches?.[stepPath] !== undefined) return; // the record fits the definition again and continues

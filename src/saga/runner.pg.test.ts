@@ -52,6 +52,7 @@ async function setup(options: SagaBusOptions = {}) {
     newId: () => `id-${(ids += 1)}`,
     observer: silentObserver,
     spans: silentSpans,
+    discardDeadLetters: nothing,
     begin,
     transactionOf: nothing,
   });

@@ -22,7 +22,7 @@ import { conflict } from "./transition-writer.ts";
 
 export interface SagasParts extends Pick<
   SagaEngineParts,
-  "service" | "compose" | "newId" | "observer" | "spans" | "vault" | "openReply"
+  "service" | "compose" | "newId" | "observer" | "spans" | "vault" | "openReply" | "discardDeadLetters"
 > {
   readonly database: Database;
   readonly schema: string;
@@ -65,6 +65,7 @@ export class Sagas {
       maxStateBytes,
       earlyMs,
       vault: parts.vault,
+      discardDeadLetters: parts.discardDeadLetters,
       ...(parts.openReply === undefined ? {} : { openReply: parts.openReply }),
     });
     this.#runner = new SagaRunner({
@@ -305,15 +306,20 @@ async function applyInput(
   tx.onCommit(() => hint(before.id));
 }
 
-/** Maps a reply to the outcome of its step. Only a refusal is certain: a consumer that gave up may have had effects. */
+/**
+ * Maps a reply to the outcome of its step. Only a refusal is certain: a consumer that gave up may have had effects. Once
+ * the command is a dead letter, the saga does not send another one, because that would become a dead letter as well.
+ */
 function toWorkOutcome(reply: ReplyBody): WorkOutcome {
   if (reply.outcome === "done") return { kind: "done", result: reply.reply ?? null };
   const { reason } = reply;
   const error = toStorableText(reply.error);
-  return reason === "refused" || reason === "ignored"
-    ? { kind: "refused", error }
-    : { kind: "failed", error: `${reason}: ${error}` };
+  if (reason === "refused" || reason === "ignored") return { kind: "refused", error };
+  return { kind: "failed", error: `${reason}: ${error}`, permanent: GIVEN_UP.has(reason) };
 }
+
+/** Dead-letter reasons after which a new command would fail as well. An expired one may arrive in time. */
+const GIVEN_UP: ReadonlySet<string> = new Set(["rejected", "exhausted", "poison"]);
 
 /** Maximum length of a consumer name in the database. */
 const MAX_NAME_LENGTH = 255;

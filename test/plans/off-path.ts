@@ -56,6 +56,7 @@ export const OFF_PATH: Readonly<Record<string, string>> = {
       "close",
       "close_in_order",
       "deliver",
+      "discard_messages",
       "free_keys",
       "keep",
       "list",

@@ -160,6 +160,11 @@ const sagaGrants: readonly Grant[] = [
     why: "opens incidents, and records how they were resolved",
   },
   {
+    on: "dead_letter",
+    can: { select: ["message_id", "origin", "closed_at"], update: ["closed_at", "closed_as"] },
+    why: "discards the dead letters of commands whose incident was resolved",
+  },
+  {
     on: "saga_audit_log",
     can: { insert: sagaLogColumns },
     why: "writes the history, which it can neither read nor change",

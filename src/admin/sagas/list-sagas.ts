@@ -9,8 +9,16 @@ import {
   text,
   wholeNumber,
 } from "../../options/index.ts";
-import { findStuckSteps, type SagaState, type SagaStatus, sagaStatuses } from "../../saga/index.ts";
-import type { Param } from "../../storage/index.ts";
+import {
+  decryptText,
+  findCipher,
+  findStuckSteps,
+  listFailedCommands,
+  type SagaState,
+  type SagaStatus,
+  sagaStatuses,
+} from "../../saga/index.ts";
+import { type Param, toArrayLiteral } from "../../storage/index.ts";
 import type { SagaAdmin } from "./saga-admin.ts";
 import type { FilterName } from "./statements.ts";
 
@@ -109,6 +117,8 @@ export interface Incident {
   /** The steps that failed for good. */
   readonly steps: readonly string[];
   readonly error: string;
+  /** Numbers of the open dead letters of the failed commands, in this database. They are discarded with the incident. */
+  readonly deadLetters: readonly string[];
   readonly openedAt: string;
   readonly closedAt: string | null;
   /** The status it went to when it was closed. */
@@ -126,12 +136,15 @@ export interface IncidentFilter {
   readonly after?: string;
 }
 
-interface IncidentRow extends Omit<Incident, "steps"> {
+interface IncidentRow extends Omit<Incident, "steps" | "deadLetters"> {
   readonly steps: string;
+  readonly version: number;
+  /** Null if the incident is closed. */
+  readonly state: string | null;
 }
 
 export async function listIncidents(
-  { database, sql }: SagaAdmin,
+  admin: SagaAdmin,
   filter: IncidentFilter = {},
 ): Promise<readonly Incident[]> {
   rejectUnknownKeys("sagas.incidents", filter, ["open", "type", "sagaId", "limit", "after"]);
@@ -140,8 +153,36 @@ export async function listIncidents(
   if (open !== "both") flag("sagas.incidents: open", open);
   if (after !== null) text("sagas.incidents: after", after, { pattern: /^\d{1,18}$/ });
   const params = [limit, open === "both" ? null : open, type, sagaId, after];
-  const { rows } = await database.run<IncidentRow>(sql.incidents, params);
-  return rows.map((row) => ({ ...row, steps: JSON.parse(row.steps) as string[] }));
+  const { rows } = await admin.database.run<IncidentRow>(admin.sql.incidents, params);
+  const letters = await findDeadLetters(admin, rows);
+  return rows.map(({ version: _, state: __, ...row }) => ({
+    ...row,
+    steps: JSON.parse(row.steps) as string[],
+    deadLetters: letters.get(row.id) ?? [],
+  }));
+}
+
+/** Finds the open dead letters of each incident. A saga that cannot be decrypted here has none. */
+async function findDeadLetters(
+  { database, sql, vault }: SagaAdmin,
+  incidents: readonly IncidentRow[],
+): Promise<ReadonlyMap<string, readonly string[]>> {
+  const incidentOf = new Map<string, string>();
+  for (const { id, sagaId, version, state: text } of incidents) {
+    const seal = text === null ? "closed" : await findCipher(vault, text);
+    if (text === null || typeof seal === "string") continue;
+    const state = JSON.parse(decryptText(seal, text, sagaId, ["state", version])) as SagaState;
+    for (const { ids } of listFailedCommands(state)) for (const command of ids) incidentOf.set(command, id);
+  }
+  const found = new Map<string, string[]>();
+  if (incidentOf.size === 0) return found;
+  const params = [toArrayLiteral([...incidentOf.keys()])];
+  const { rows } = await database.run<{ id: string; messageId: string }>(sql.openDeadLetters, params);
+  for (const { id, messageId } of rows) {
+    const incident = incidentOf.get(messageId) ?? "";
+    found.set(incident, [...(found.get(incident) ?? []), id]);
+  }
+  return found;
 }
 
 /**

@@ -72,7 +72,8 @@ export function adminStatements(schema: string) {
       "sagabox.admin.incidents",
       `select incident.id::text, incident.saga_id as "sagaId", instance.saga_type as type,
               instance.correlation_id as key, to_json(incident.steps)::text as steps, incident.error,
-              ${utc("incident.opened_at")} as "openedAt", ${utc("incident.closed_at")} as "closedAt", incident.resolution
+              ${utc("incident.opened_at")} as "openedAt", ${utc("incident.closed_at")} as "closedAt", incident.resolution,
+              instance.version, case when incident.closed_at is null then instance.state::text end as state
          from ${schema}.saga_incident as incident
          join ${instances} on instance.id = incident.saga_id
         where ($2::boolean is null or (incident.closed_at is null) = $2::boolean)
@@ -80,6 +81,11 @@ export function adminStatements(schema: string) {
           and ($4::text is null or incident.saga_id = $4::text)
           and ($5::bigint is null or incident.id < $5::bigint)
         order by incident.id desc limit $1::integer`,
+    ),
+    openDeadLetters: defineStatement(
+      "sagabox.admin.open_dead_letters",
+      `select letter.id::text, letter.message_id as "messageId" from ${schema}.dead_letter as letter
+        where letter.message_id = any($1::text::text[]) and letter.closed_at is null order by letter.id`,
     ),
     // A saga may wait long for an event, a time or a child. A saga that waits for a command's reply counts as slow.
     stuck: defineStatement(

@@ -205,6 +205,10 @@ function incidentLines({ id, incident: open, steps }: Omit<SagaDetail, "state">)
     `An operator must decide since ${open.openedAt}: ${failures.join("; ")}`,
     `  sagabox saga retry ${id} ${auditFlags("cause fixed")}     # after the cause is fixed`,
     ...ways,
+    ...open.deadLetters.map(
+      (number) =>
+        `  sagabox dlq show ${number}     the dead letter of its command, discarded with the incident`,
+    ),
   ].map(printable);
 }
 

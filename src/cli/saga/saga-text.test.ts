@@ -61,6 +61,7 @@ const parked: Omit<SagaDetail, "state"> = {
     key: "t1",
     steps: ["book.flight"],
     error: "no seat known",
+    deadLetters: [],
     openedAt: at,
     closedAt: null,
     resolution: null,

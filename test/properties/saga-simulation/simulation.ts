@@ -213,6 +213,8 @@ export class Simulation {
       case "close incident":
         instance.incidents.pop();
         return undefined;
+      case "discard dead letters":
+        return undefined;
     }
   }
 

@@ -1598,6 +1598,7 @@ grant select, insert, update ("open") on table "sagabox"."flow_event" to "sagabo
 grant select, insert, update ("status", "state", "current_step", "waits_for", "waiting_since", "last_error", "retry_count", "due_at", "version", "claims", "updated_at", "completed_at", "claimed_by", "claimed_until", "attachments") on table "sagabox"."saga_instance" to "sagabox_saga";
 grant select, insert, update ("saga_id", "correlation_id"), delete on table "sagabox"."saga_input" to "sagabox_saga";
 grant select, insert, update ("steps", "error", "closed_at", "resolution") on table "sagabox"."saga_incident" to "sagabox_saga";
+grant select ("message_id", "origin", "closed_at"), update ("closed_at", "closed_as") on table "sagabox"."dead_letter" to "sagabox_saga";
 grant insert ("saga_id", "version", "event_type", "step", "old_status", "new_status", "note", "cause", "user_id", "reason", "trace_id", "input", "metadata", "old_state", "new_state") on table "sagabox"."saga_audit_log" to "sagabox_saga";
 grant usage on sequence "sagabox"."saga_audit_log_seq" to "sagabox_saga";
 grant select, insert ("saga_type", "version", "hash", "structure"), update ("hash", "structure", "registered_at") on table "sagabox"."saga_definition" to "sagabox_saga";
@@ -1800,7 +1801,8 @@ select incident.id::text, incident.saga_id as "sagaId", instance.saga_type as ty
     instance.correlation_id as key, to_json(incident.steps)::text as steps, incident.error,
     to_char(incident.opened_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "openedAt",
         to_char(incident.closed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "closedAt",
-        incident.resolution
+        incident.resolution,
+    instance.version, case when incident.closed_at is null then instance.state::text end as state
   from "sagabox".saga_incident as incident
   join "sagabox".saga_instance as instance on instance.id = incident.saga_id
   where ($2::boolean is null or (incident.closed_at is null) = $2::boolean)
@@ -1808,6 +1810,10 @@ select incident.id::text, incident.saga_id as "sagaId", instance.saga_type as ty
     and ($4::text is null or incident.saga_id = $4::text)
     and ($5::bigint is null or incident.id < $5::bigint)
   order by incident.id desc limit $1::integer;
+
+-- sagabox.admin.open_dead_letters
+select letter.id::text, letter.message_id as "messageId" from "sagabox".dead_letter as letter
+  where letter.message_id = any($1::text::text[]) and letter.closed_at is null order by letter.id;
 
 -- sagabox.admin.stuck
 with horizon as materialized (
@@ -2359,6 +2365,11 @@ update "sagabox".dead_letter as letter
       to_char(letter.expires_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as expires_at,
       to_char(letter.failed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as failed_at,
       to_char(letter.closed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as closed_at;
+
+-- sagabox.dead_letter.discard_messages
+update "sagabox".dead_letter as letter
+  set closed_at = clock_timestamp(), closed_as = 'discarded'
+  where letter.message_id = any($1::text::text[]) and letter.origin = 'consumer' and letter.closed_at is null;
 
 -- sagabox.dead_letter.list_in_order: without a filter
 with looked as materialized (

@@ -106,6 +106,16 @@ export async function openIncidents(bus: Bus): Promise<string[]> {
 }
 // #endregion incidents
 
+// #region dead-letters
+/** The cause is repaired: gives the failed commands of a saga to their consumers again. */
+export async function replayFailedCommands(bus: Bus, sagaId: string): Promise<void> {
+  const [incident] = await bus.sagas.incidents({ sagaId });
+  for (const deadLetter of incident?.deadLetters ?? []) {
+    await bus.deadLetters.replay(deadLetter, { actor: "ada", reason: "the handler is repaired" });
+  }
+}
+// #endregion dead-letters
+
 // #region decide
 const by = { actor: "ada", reason: "the bank paid it back by hand" };
 

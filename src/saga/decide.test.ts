@@ -177,3 +177,67 @@ test("S-09: an undo by command of what was no command stands for its earlier tri
   played.tick(0);
   expect(played.command("undo charge", 2).supersedes).toEqual({ type: Release.name, ids: ["m1"] });
 });
+
+describe("dead letters of failed commands", () => {
+  const permanent = { ...failed, permanent: true } as const;
+  const discarded = (played: ManualSaga): readonly (readonly string[])[] =>
+    played.effects.flatMap((effect) => (effect.kind === "discard dead letters" ? [effect.commands] : []));
+  const parked = (): ManualSaga => {
+    const both = order
+      .all("both", (g) =>
+        g
+          .send("a", Reserve, none, { undo: [Release, none] })
+          .send("b", Reserve, none, { undo: [Release, none] }),
+      )
+      .send("last", Reserve, none)
+      .undo(Release, none);
+    const played = new ManualSaga(both);
+    for (const step of ["do both.a", "do both.b"]) played.reply(step);
+    played.reply("do last", refused);
+    for (const step of ["undo both.a", "undo both.b"]) played.reply(step, permanent);
+    return played;
+  };
+
+  test("an undo that its consumer gave up is not sent again", () => {
+    const played = parked();
+    expect(played.status).toBe("failed");
+    expect(played.listSent().filter((sent) => sent.startsWith("undo"))).toEqual([
+      "undo both.a",
+      "undo both.b",
+    ]);
+    expect(discarded(played)).toEqual([]);
+  });
+
+  test("each is discarded when its own step is resolved, even if the incident stays open", () => {
+    const played = parked();
+    const [a, b] = [played.command("undo both.a").id, played.command("undo both.b").id];
+    const by = { actor: "ann", reason: "test" };
+    expect(played.move({ kind: "settle", place: "both.a", by })).toBe("failed");
+    expect(discarded(played)).toEqual([[a]]);
+    expect(played.move({ kind: "retry", by })).toBe("compensating");
+    expect(discarded(played)).toEqual([[a], [b]]);
+    expect(played.reply("undo both.b", { kind: "done" })).toBe("compensated");
+    expect(discarded(played)).toEqual([[a], [b]]);
+  });
+
+  test("a late success of the command resolves it as well", () => {
+    const played = parked();
+    for (const step of ["undo both.a", "undo both.b"]) played.reply(step, { kind: "done" });
+    expect(played.status).toBe("compensated");
+    expect(discarded(played).flat()).toEqual([
+      played.command("undo both.a").id,
+      played.command("undo both.b").id,
+    ]);
+  });
+
+  test("a local undo has no command, so none is discarded", () => {
+    const local = order.run("note", () => 1).undo(() => undefined);
+    const played = new ManualSaga(local.run("fail", () => 1).noUndo("it does nothing"));
+    played.finishWork("do note");
+    played.finishWork("do fail", refused);
+    expect(played.finishWork("undo note", permanent)).toBe("failed");
+    played.move({ kind: "settle", place: "note", by: { actor: "ann", reason: "test" } });
+    expect(played.status).toBe("compensated");
+    expect(discarded(played)).toEqual([]);
+  });
+});

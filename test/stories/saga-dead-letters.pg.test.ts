@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { permanent, refuse, saga } from "sagabox";
+import { replayFailedCommands } from "../../examples/guides/sagas.ts";
 import { until } from "../support/relays.ts";
 import { Charge, Order, Refund, sagaFixture } from "../support/saga-fixture.ts";
 
@@ -73,7 +74,7 @@ test("F4: a replay of the dead letter carries out the undo, and closes the incid
   const { bus, sagaId, ends, letters, fixture } = await sagaWithBadUndo(() => permanent("closed"));
   fixture.isBroken = false;
   const [letter] = await letters();
-  await bus.deadLetters.replay(letter?.id ?? "", by);
+  await replayFailedCommands(bus, sagaId);
   await ends(sagaId, "compensated");
   expect(await letters()).toEqual([{ id: letter?.id, closed_as: "replayed" }]);
   expect(await bus.sagas.incidents()).toEqual([]);

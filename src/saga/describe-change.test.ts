@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { Decision } from "./decision.ts";
-import { describeStatusChange, describeStepChange } from "./describe-change.ts";
+import { describeStatusChange, describeStepChange, listStepsInProgress } from "./describe-change.ts";
 import { newRecord } from "./draft.ts";
-import { newState } from "./state.ts";
+import { newState, type SagaState } from "./state.ts";
 import type { SubjectCipher } from "./subject-cipher.ts";
 
 const before = { id: "s-1", type: "order", key: "o-1", status: "running" } as const;
@@ -72,6 +72,11 @@ describe("a change of the status", () => {
       error: "[sealed]",
     });
   });
+});
+
+test("a damaged state has no steps in progress", () => {
+  const damaged = [{}, { records: null }, { records: { one: null } }] as unknown as SagaState[];
+  expect(damaged.map(listStepsInProgress)).toEqual([null, null, null]);
 });
 
 test("a change of a step has its error only if the step failed", () => {

@@ -55,8 +55,9 @@ export function describeStepChange(
   };
 }
 
-/** The steps and undos in progress, or null if there are none. */
-export function listStepsInProgress({ records }: Pick<SagaState, "records">): string | null {
+/** The steps and undos in progress, or null if there are none, or if the stored state is damaged. */
+export function listStepsInProgress(state: Partial<Pick<SagaState, "records">>): string | null {
+  const records = state.records ?? {};
   const open = Object.keys(records).filter((place) => {
     const record = records[place];
     return record?.status === "in_progress" || record?.undo?.status === "in_progress";

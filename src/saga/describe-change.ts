@@ -55,7 +55,7 @@ export function describeStepChange(
   };
 }
 
-/** The steps and undos in progress, or null if there are none, or if the stored state is damaged. */
+/** The steps and undos in progress. Null without any, or if the stored state is damaged. */
 export function listStepsInProgress(state: Partial<Pick<SagaState, "records">>): string | null {
   const records = state.records ?? {};
   const open = Object.keys(records).filter((place) => {

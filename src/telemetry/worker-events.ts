@@ -25,9 +25,7 @@ export const sagaEvents = {
       key: sagaKey,
       from: field.text("Status before."),
       to: field.text("Status now."),
-      step: field.textOrNull(
-        "The steps that failed; otherwise the steps in progress, or the last one if there are none.",
-      ),
+      step: field.textOrNull("The steps that failed; otherwise the steps in progress, or else the last one."),
       cause: field.text(
         "Why the instance is compensated or failed. For other changes, what moved it, as in its history: " +
           "`start`, `message:<id>`, `clock`, `worker:<name>` or `operator:<name>`.",

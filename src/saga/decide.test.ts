@@ -212,7 +212,7 @@ describe("dead letters of failed commands", () => {
     const played = parked();
     const [a, b] = [played.command("undo both.a").id, played.command("undo both.b").id];
     const by = { actor: "ann", reason: "test" };
-    expect(played.move({ kind: "settle", place: "both.a", by })).toBe("failed");
+    expect(played.move({ kind: "settle", stepPath: "both.a", by })).toBe("failed");
     expect(discarded(played)).toEqual([[a]]);
     expect(played.move({ kind: "retry", by })).toBe("compensating");
     expect(discarded(played)).toEqual([[a], [b]]);
@@ -236,7 +236,7 @@ describe("dead letters of failed commands", () => {
     played.finishWork("do note");
     played.finishWork("do fail", refused);
     expect(played.finishWork("undo note", permanent)).toBe("failed");
-    played.move({ kind: "settle", place: "note", by: { actor: "ann", reason: "test" } });
+    played.move({ kind: "settle", stepPath: "note", by: { actor: "ann", reason: "test" } });
     expect(played.status).toBe("compensated");
     expect(discarded(played)).toEqual([]);
   });

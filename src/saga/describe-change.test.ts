@@ -17,7 +17,7 @@ const decision = (rest: Partial<Decision>): Decision => ({
 describe("a change of the status", () => {
   test("to compensating names the step that failed and why", () => {
     const state = { ...newState(), cause: 'step "pay" failed: declined' };
-    const changes = [{ event: "failed", place: "pay", note: "declined" } as const];
+    const changes = [{ event: "failed", stepPath: "pay", note: "declined" } as const];
     const turned = decision({ status: "compensating", state, changes });
     expect(describeStatusChange(before, turned, "message:m-1")).toEqual({
       type: "order",
@@ -32,7 +32,7 @@ describe("a change of the status", () => {
   });
 
   test("to failed names the steps of the incident and their error", () => {
-    const effects = [{ kind: "open incident", places: ["a", "b"], error: "no refund" } as const];
+    const effects = [{ kind: "open incident", stepPaths: ["a", "b"], error: "no refund" } as const];
     expect(describeStatusChange(before, decision({ status: "failed", effects }), "clock")).toMatchObject({
       step: "a, b",
       cause: "no refund",
@@ -49,7 +49,7 @@ describe("a change of the status", () => {
       cause: "start",
     });
     const changes = [
-      { event: "step_executed", place: "mail", from: "in_progress", to: "completed" } as const,
+      { event: "step_executed", stepPath: "mail", from: "in_progress", to: "completed" } as const,
     ];
     expect(
       describeStatusChange(before, decision({ status: "completed", changes }), "worker:w"),
@@ -58,7 +58,7 @@ describe("a change of the status", () => {
 
   test("of a saga about a person shows neither its key nor its errors", () => {
     const seal = { subject: "ann" } as unknown as SubjectCipher;
-    const effects = [{ kind: "open incident", places: ["a"], error: "ann is unknown" } as const];
+    const effects = [{ kind: "open incident", stepPaths: ["a"], error: "ann is unknown" } as const];
     const failed = describeStatusChange(
       { ...before, seal },
       decision({ status: "failed", effects }),

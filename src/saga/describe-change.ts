@@ -19,18 +19,18 @@ export function describeStatusChange(
 ): TelemetryEvents["saga.changed"] {
   const incident = effects.find((effect) => effect.kind === "open incident");
   const why = incident?.error ?? (isCompensation(status) ? state.cause : undefined);
-  const failed = changes.findLast(({ event, place }) => event === "failed" && place !== undefined);
-  const last = changes.findLast(({ place }) => place !== undefined);
+  const failed = changes.findLast(({ event, stepPath }) => event === "failed" && stepPath !== undefined);
+  const last = changes.findLast(({ stepPath }) => stepPath !== undefined);
   const show = (text: string): string => (before.seal === undefined ? text : ENCRYPTED_TEXT);
   return {
     ...nameInstance(before),
     from: before.status,
     to: status,
     step:
-      incident?.places.join(", ") ??
-      (isCompensation(status) ? failed?.place : undefined) ??
+      incident?.stepPaths.join(", ") ??
+      (isCompensation(status) ? failed?.stepPath : undefined) ??
       listStepsInProgress(state) ??
-      last?.place ??
+      last?.stepPath ??
       null,
     cause: why === undefined ? toTrigger(cause) : show(why),
     error: incident === undefined ? null : show(incident.error),
@@ -58,8 +58,8 @@ export function describeStepChange(
 /** The steps and undos in progress. Null without any, or if the stored state is damaged. */
 export function listStepsInProgress(state: Partial<Pick<SagaState, "records">>): string | null {
   const records = state.records ?? {};
-  const open = Object.keys(records).filter((place) => {
-    const record = records[place];
+  const open = Object.keys(records).filter((stepPath) => {
+    const record = records[stepPath];
     return record?.status === "in_progress" || record?.undo?.status === "in_progress";
   });
   return open.length === 0 ? null : open.join(", ");

@@ -115,7 +115,7 @@ export function listFailedCommands(
   return findStuckSteps(state).flatMap((stepPath) => {
     const record = state.records[stepPath];
     const effort = record?.undo?.status === "failed" ? record.undo : record;
-    return effort === undefined || effort.kind === "child" || effort.ids.length === 0
+    return effort === undefined || effort.kind !== "send" || effort.ids.length === 0
       ? []
       : [{ stepPath, ids: effort.ids }];
   });

@@ -155,10 +155,17 @@ export async function listIncidents(
   const params = [limit, open === "both" ? null : open, type, sagaId, after];
   const { rows } = await admin.database.run<IncidentRow>(admin.sql.incidents, params);
   const letters = await findDeadLetters(admin, rows);
-  return rows.map(({ version: _, state: __, ...row }) => ({
-    ...row,
+  return rows.map(({ id, sagaId, type, key, error, openedAt, closedAt, resolution, ...row }) => ({
+    id,
+    sagaId,
+    type,
+    key,
     steps: JSON.parse(row.steps) as string[],
-    deadLetters: letters.get(row.id) ?? [],
+    error,
+    deadLetters: letters.get(id) ?? [],
+    openedAt,
+    closedAt,
+    resolution,
   }));
 }
 

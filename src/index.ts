@@ -41,6 +41,7 @@ export type {
   Personal,
   Published,
   PublishOptions,
+  ReplyInputOf,
   ReplyOf,
   Encrypted,
 } from "./message/index.ts";
@@ -117,6 +118,7 @@ export type {
   Ctx,
   DrawnInstance,
   Operator,
+  GivenInput,
   Phase,
   RecordedSaga,
   RecordedTurn,

@@ -36,7 +36,7 @@ import { rejectUnknownKeys } from "../options/index.ts";
 import { canLease, ensurePartitions, type Outgoing, republish, toPublished } from "../outbox/index.ts";
 import type { RequestOptions } from "../requests/index.ts";
 import { systemClock } from "../runtime/index.ts";
-import type { HasDefinition, Phase, Saga, Started } from "../saga/index.ts";
+import type { GivenInput, HasDefinition, Phase, Saga, Started } from "../saga/index.ts";
 import {
   type CallerTransaction,
   explainPostgresError,
@@ -235,7 +235,7 @@ export class Bus {
   async start<I, R, P extends Phase>(
     tx: CallerTransaction | BusTransaction,
     saga: Saga<I, R, P>,
-    input: I,
+    input: GivenInput<I>,
   ): Promise<Started> {
     const send = (outgoing: Outgoing): Promise<unknown> => this.#write(tx, [outgoing]);
     return startSaga(this.#parts, tx, send, saga, input);

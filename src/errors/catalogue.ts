@@ -15,6 +15,8 @@ export const catalogue = {
     "A received CloudEvent breaks the rules of CloudEvents 1.0, or holds data that is neither JSON nor text.",
 
   PAYLOAD_NOT_JSON: "The payload holds a value that JSON cannot carry unchanged.",
+  PAYLOAD_NOT_REPEATABLE:
+    "Neither the output nor the input of a schema with transforms can be sent: validating it gives other data.",
   PAYLOAD_NUL: "The payload holds a NUL character, which PostgreSQL cannot store.",
   PAYLOAD_LONE_SURROGATE: "The payload holds half of a surrogate pair, which is not valid Unicode.",
   PAYLOAD_UNSAFE_INTEGER: "The payload holds a whole number beyond 2^53 - 1, which would change on the way.",

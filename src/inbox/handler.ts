@@ -8,7 +8,7 @@ import type {
   Message,
   Published,
   PublishOptions,
-  ReplyOf,
+  ReplyInputOf,
 } from "../message/index.ts";
 import type { OwnedTransaction, Param, Rows, Sql, Statement } from "../storage/index.ts";
 
@@ -85,7 +85,9 @@ export type BatchContext = Omit<HandlerContext, "attempt" | "idempotencyKey"> & 
 };
 
 /** A command's handler returns the reply. An event's handler may return a result, which is stored with the dedupe row. */
-export type HandlerResult<C extends AnyContract> = [ReplyOf<C>] extends [never] ? Json | void : ReplyOf<C>;
+export type HandlerResult<C extends AnyContract> = [ReplyInputOf<C>] extends [never]
+  ? Json | void
+  : ReplyInputOf<C>;
 
 export type Handler<C extends AnyContract> = (
   message: Received<C>,

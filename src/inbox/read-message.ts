@@ -41,8 +41,21 @@ function readUnpacked(
     hidden.length > 0
       ? readWithHidden(contract, message, data, hidden)
       : validate(contract, upcast(contract, message.schemaVersion, data));
-  if (!(validated instanceof Promise)) return { ...message, data: validated };
-  return validated.then((read) => ({ ...message, data: read }));
+  const keepWire = (received: Received): Received => {
+    if (contract.personal !== null && contract.personal.reply.length > 0)
+      wireData.set(received, upcast(contract, message.schemaVersion, data));
+    return received;
+  };
+  if (!(validated instanceof Promise)) return keepWire({ ...message, data: validated });
+  return validated.then((read) => keepWire({ ...message, data: read }));
+}
+
+// Only commands whose replies have encrypted fields need it: `personal.subject` reads the wire form.
+const wireData = new WeakMap<Received, unknown>();
+
+/** The data of a command in the form in which they were sent, upcast to the current version. */
+export function wireDataOf(message: Received): unknown {
+  return wireData.get(message) ?? message.data;
 }
 
 // A failure caused by an erased value cannot be repaired, so the message is ignored and not dead-lettered.

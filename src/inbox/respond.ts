@@ -11,8 +11,9 @@ import {
   type ReplyBody,
   replyContract,
   runInMessageContext,
-  validateReply,
+  toWireReply,
 } from "../message/index.ts";
+import { wireDataOf } from "./read-message.ts";
 
 type RequestMessage = Omit<Message, "data">;
 
@@ -68,21 +69,21 @@ async function sendReply(
 }
 
 /**
- * Validates what a command's handler returned against the reply schema and encrypts its personal fields. The result of an
- * event's handler is returned unchanged.
+ * Validates what a command's handler returned against the reply schema, converts it to the form in which it is sent, and
+ * encrypts its personal fields. The result of an event's handler is returned unchanged.
  */
 export async function prepareReply(
   { encryptReply }: Pick<InboxEngine, "encryptReply">,
   contract: AnyContract,
-  { data }: Pick<Received, "data">,
+  message: Received,
   answer: unknown,
   { tx }: Pick<Attempt, "tx">,
 ): Promise<unknown> {
   if (contract.kind !== "command") return answer;
-  const reply = await validateReply(contract, answer);
+  const reply = await toWireReply(contract, answer);
   return reply === undefined || encryptedReplyName(contract) === undefined
     ? reply
-    : encryptReply(contract, data, reply, tx);
+    : encryptReply(contract, wireDataOf(message), reply, tx);
 }
 
 /** The name of the command if its replies have encrypted fields, else undefined. */

@@ -1,21 +1,27 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
-import { type Duration, PayloadError, type PayloadIssue, SagaboxError } from "../errors/index.ts";
-import { formatPath, type Json } from "./json.ts";
+import { type Duration, PayloadError, SagaboxError } from "../errors/index.ts";
+import type { Schema, WireOf } from "./json-types.ts";
 import { isValidId } from "./message-id.ts";
 import type { MessageKind } from "./message.ts";
-import type { HiddenField } from "./payload.ts";
 import type { FieldPath } from "./personal.ts";
 
 /**
  * A message type that publisher and consumer agree on: its name, version and schema, and how it is delivered.
  */
-export interface Contract<Kind extends MessageKind, Data, Input, Reply, Keyed extends boolean> {
+export interface Contract<
+  Kind extends MessageKind,
+  Data,
+  Input,
+  Reply,
+  Keyed extends boolean,
+  ReplyInput = Reply,
+> {
   readonly kind: Kind;
   readonly name: string;
   readonly version: number;
   readonly schema: StandardSchemaV1<Input, Data>;
   readonly reply: StandardSchemaV1<unknown, Reply> | null;
-  readonly personal: PersonalFields<Data> | null;
+  readonly personal: PersonalFields | null;
   /** Each function converts data of its version to the next version. */
   readonly upcast: Readonly<Record<number, (old: UntypedJson) => unknown>>;
   readonly topic: string | null;
@@ -26,23 +32,21 @@ export interface Contract<Kind extends MessageKind, Data, Input, Reply, Keyed ex
   readonly maxAttempts: number | null;
   readonly aggregate: string | null;
   readonly target: string | null;
-  /**
-   * Messages with one key keep their order. Declared as a method, so that every contract is assignable to
-   * AnyContract.
-   */
-  key?(data: Data): string;
+  /** Messages with one key keep their order. Reads the key from data in the form in which they are sent. */
+  key?(wire: unknown): string;
   /** Exists for the compiler only; absent at run time. */
   readonly "~types": {
     readonly data: Data;
     readonly input: Input;
     readonly reply: Reply;
+    readonly replyInput: ReplyInput;
     readonly keyed: Keyed;
   };
 }
 
-/** The data subject, and the fields with personal data. */
-export interface PersonalFields<Data> {
-  subject(data: Data): string;
+/** The data subject, and the fields with personal data, both read from data in the form in which they are sent. */
+export interface PersonalFields {
+  subject(wire: unknown): string;
   readonly fields: readonly string[];
   /** Fields of the reply to a command with personal data of this subject. */
   readonly reply: readonly string[];
@@ -54,21 +58,29 @@ export type AnyStream = Contract<"stream", unknown, unknown, never, boolean>;
 export type AnyContract = AnyEvent | AnyCommand | AnyStream;
 
 type Typed = {
-  readonly "~types": { readonly data: unknown; input: unknown; reply: unknown; keyed: boolean };
+  readonly "~types": {
+    readonly data: unknown;
+    readonly input: unknown;
+    readonly reply: unknown;
+    readonly replyInput: unknown;
+    readonly keyed: boolean;
+  };
 };
 
 /** The data that a handler receives. */
 export type DataOf<C extends Typed> = C["~types"]["data"];
 /** The data that a publisher passes. */
 export type InputOf<C extends Typed> = C["~types"]["input"];
-/** The value that the handler of a command returns. */
+/** The reply that a requester or a saga receives. */
 export type ReplyOf<C extends Typed> = C["~types"]["reply"];
+/** The reply that the handler of a command returns. */
+export type ReplyInputOf<C extends Typed> = C["~types"]["replyInput"];
 export type KeyedOf<C extends Typed> = C["~types"]["keyed"];
 
-/** Returns the key of this data, or null if the contract has no key. Throws KEY_INVALID. */
-export function readMessageKey(contract: AnyContract, data: unknown): string | null {
+/** Returns the key of data in their wire form, or null if the contract has no key. Throws KEY_INVALID. */
+export function readMessageKey(contract: AnyContract, wire: unknown): string | null {
   if (contract.key === undefined) return null;
-  const key: unknown = contract.key(data);
+  const key: unknown = contract.key(wire);
   if (isValidId(key)) return key;
   throw new SagaboxError(
     "KEY_INVALID",
@@ -111,41 +123,19 @@ function unknownVersion(contract: AnyContract, version: number): PayloadError {
   );
 }
 
-export type Schema = StandardSchemaV1;
-export type Out<T extends Schema> = StandardSchemaV1.InferOutput<T>;
-export type In<T extends Schema> = StandardSchemaV1.InferInput<T>;
-
 /** Data of an older version has no static type: it is the result of JSON.parse. */
 export type UntypedJson = ReturnType<typeof JSON.parse>;
 
-/**
- * The output of the schema is sent. It must be JSON and valid input again, so that both sides can validate
- * with one schema.
- */
-export type WireSafe<T extends Schema> =
-  Out<T> extends Json
-    ? Out<T> extends In<T>
-      ? unknown
-      : { schema: "output must be valid input again" }
-    : { schema: "output must be JSON" };
-
-export type ReplySafe<T extends Schema> =
-  Out<T> extends Json
-    ? Out<T> extends In<T>
-      ? unknown
-      : { reply: "output must be valid input again" }
-    : { reply: "output must be JSON" };
-
 export type Priority = 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9;
 
-export interface ContractOptions<T extends Schema, F extends string = FieldPath<Out<T>>> {
+export interface ContractOptions<T extends Schema, F extends string = FieldPath<WireOf<T>>> {
   /** Any Standard Schema: zod, valibot, arktype and others. */
   readonly schema: T;
   /** Raise it with every incompatible change, and add an upcaster from the previous version. Default 1. */
   readonly version?: number;
   /** The data subject, and the fields that are encrypted with the subject's key. */
   readonly personal?: {
-    readonly subject: (data: Out<T>) => string;
+    readonly subject: (data: WireOf<T>) => string;
     readonly fields: readonly F[];
   };
   /** One function per older version, to the next one: `{ 1: (v1) => v2, 2: (v2) => v3 }`. */
@@ -172,11 +162,12 @@ export interface ContractOptions<T extends Schema, F extends string = FieldPath<
   readonly aggregate?: string;
 }
 
-export type KeyFunction<T extends Schema> = (data: Out<T>) => string;
+/** Reads the key from data in the form in which they are sent. */
+export type KeyFunction<T extends Schema> = (data: WireOf<T>) => string;
 
 export interface CommandOptions<
   T extends Schema,
-  F extends string = FieldPath<Out<T>>,
+  F extends string = FieldPath<WireOf<T>>,
 > extends ContractOptions<T, F> {
   /** The service that executes the command. */
   readonly target?: string;
@@ -234,110 +225,4 @@ function toDotted(name: string): string {
     .replace(/[._-]+/g, ".")
     .replace(/^\.|\.$/g, "")
     .toLowerCase();
-}
-
-/** Returns the output of the contract's schema. Throws a PayloadError that lists each issue with its path. */
-export function validate<C extends AnyContract>(contract: C, input: unknown): DataOf<C> | Promise<DataOf<C>> {
-  return runSchema(contract.schema, `${contract.kind} "${contract.name}"`, input);
-}
-
-/**
- * Validates data in which some personal values are missing: issues at their paths, or at parents of them, are
- * ignored. The data is then returned unchanged, because a schema has no output for input it rejected.
- */
-export async function validateIgnoring<C extends AnyContract>(
-  contract: C,
-  input: unknown,
-  hidden: readonly HiddenField[],
-): Promise<DataOf<C>> {
-  const result = await contract.schema["~standard"].validate(input);
-  if (result.issues === undefined) return result.value;
-  const issues = result.issues.filter(
-    (issue) => !hidden.some(({ path }) => isSameBranch(issuePath(issue), path)),
-  );
-  if (issues.length === 0) return input;
-  return readOutput({ issues }, `${contract.kind} "${contract.name}"`, input);
-}
-
-function isSameBranch(keys: readonly PropertyKey[], path: readonly (string | number)[]): boolean {
-  const depth = Math.min(keys.length, path.length);
-  return keys.slice(0, depth).every((key, index) => String(key) === String(path[index]));
-}
-
-/** Validates the reply to a command. Without a reply schema the reply is dropped. */
-export function validateReply(contract: AnyContract, reply: unknown): unknown {
-  return contract.reply === null
-    ? undefined
-    : runSchema(contract.reply, `the reply to "${contract.name}"`, reply);
-}
-
-function runSchema(schema: StandardSchemaV1, what: string, input: unknown): unknown {
-  const result = schema["~standard"].validate(input);
-  // Most schemas are synchronous, so no promise is created for each message.
-  return result instanceof Promise
-    ? result.then((settled) => readOutput(settled, what, input))
-    : readOutput(result, what, input);
-}
-
-function readOutput(result: StandardSchemaV1.Result<unknown>, what: string, input: unknown): unknown {
-  if (result.issues === undefined) return result.value;
-  const issues = result.issues.slice(0, 20).map((issue) => toIssue(issue, input));
-  const list = issues.map(describeIssue).join("; ");
-  throw new PayloadError("PAYLOAD_INVALID", `The data of ${what} does not match its schema: ${list}`, {
-    issues,
-  });
-}
-
-function toIssue(issue: StandardSchemaV1.Issue, input: unknown): PayloadIssue {
-  const keys = issuePath(issue);
-  return { path: formatPath(keys), message: redactValues(issue.message, valueAt(input, keys)) };
-}
-
-function issuePath({ path = [] }: StandardSchemaV1.Issue): PropertyKey[] {
-  return path.map((segment) => (typeof segment === "object" ? segment.key : segment));
-}
-
-function valueAt(input: unknown, keys: readonly PropertyKey[]): unknown {
-  let value = input;
-  for (const key of keys) {
-    if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) return undefined;
-    value = (value as Record<PropertyKey, unknown>)[key];
-  }
-  return value;
-}
-
-// Some schema libraries start their messages with the path.
-function describeIssue({ path, message }: PayloadIssue): string {
-  return message.startsWith(path) ? message : `${path}: ${message}`;
-}
-
-// Some schema libraries quote the rejected value in their message, and messages are stored in logs and dead
-// letters.
-const quotedByValibot = /\s*,? but received [^]*$/;
-const quotedByArktype = /\s*\(was [^]*\)$/;
-const MAX_LEAVES = 1_000;
-
-/** Removes the rejected value from the message of a schema library. */
-function redactValues(message: string, rejected: unknown): string {
-  const kept = message.replace(quotedByValibot, "").replace(quotedByArktype, "").slice(0, 300);
-  return quotesValue(kept, rejected) ? "is not acceptable" : kept;
-}
-
-// Messages of users or other libraries may quote the value in any form; then the whole message is dropped. A
-// value too large to search counts as quoted.
-function quotesValue(message: string, rejected: unknown): boolean {
-  const left: unknown[] = [rejected];
-  for (let seen = 0; left.length > 0 && seen < MAX_LEAVES; seen++) {
-    const value = left.pop();
-    if (typeof value === "object" && value !== null) left.push(...Object.values(value).slice(0, MAX_LEAVES));
-    else if (isQuoted(message, value)) return true;
-  }
-  return left.length > 0;
-}
-
-// Values of one or two characters occur in any sentence and reveal nothing.
-function isQuoted(message: string, value: unknown): boolean {
-  if (typeof value !== "string" && typeof value !== "number" && typeof value !== "bigint") return false;
-  const text = String(value);
-  return text.length > 2 && message.includes(text);
 }

@@ -8,9 +8,12 @@ import type {
   AnyContract,
   AnyEvent,
   AnyStream,
+  WireOf,
+  WireSafe,
   DataOf,
   InputOf,
   KeyedOf,
+  ReplyInputOf,
   ReplyOf,
 } from "./index.ts";
 
@@ -69,8 +72,8 @@ test("mistakes do not compile", () => {
   event("x", { schema: z.object({ a: z.string() }), personal: { subject: (d) => d.a, fields: ["b"] } });
   // @ts-expect-error a Date does not survive JSON
   event("x", { schema: z.object({ at: z.date() }) });
-  // @ts-expect-error output is not valid input again
-  event("x", { schema: z.object({ n: z.string().transform(Number) }) });
+  // @ts-expect-error neither output nor input is JSON
+  event("x", { schema: z.object({ n: z.bigint().transform(Number) }) });
   // @ts-expect-error a reply is sent too, so it must be JSON
   command("x", { schema: z.object({}), reply: z.object({ at: z.date() }) });
   // @ts-expect-error a key is a string
@@ -83,4 +86,49 @@ test("mistakes do not compile", () => {
   event("x", { schema: z.object({}), priority: 10 });
   // @ts-expect-error a time to live needs a unit
   event("x", { schema: z.object({}), ttl: "5" });
+});
+
+test("transforms: a publisher passes the input of the schema, a handler gets its output", () => {
+  const schema = z.object({ at: z.coerce.date(), n: z.string().transform(Number), m: z.number().default(0) });
+  const Measured = event("x", { schema, key: (wire) => wire.n });
+  expectTypeOf<DataOf<typeof Measured>>().toEqualTypeOf<{ at: Date; n: number; m: number }>();
+  expectTypeOf<InputOf<typeof Measured>["n"]>().toEqualTypeOf<string>();
+  const Ask = command("x", { schema, reply: z.object({ n: z.string().transform(Number) }) });
+  expectTypeOf<ReplyOf<typeof Ask>>().toEqualTypeOf<{ n: number }>();
+  expectTypeOf<ReplyInputOf<typeof Ask>>().toEqualTypeOf<{ n: string }>();
+});
+
+test("key and personal see the form in which data are sent", () => {
+  const dates = z.object({ at: z.coerce.date(), region: z.string().default("eu") });
+  expectTypeOf<WireOf<typeof dates>>().toEqualTypeOf<{ at: string; region: string }>();
+  const numbers = z.object({ n: z.string().transform(Number) });
+  expectTypeOf<WireOf<typeof numbers>>().toEqualTypeOf<{ n: string }>();
+  event("x", { schema: dates, key: (wire) => wire.at });
+  const renamed = z.object({ a: z.string() }).transform(({ a }) => ({ b: a }));
+  // @ts-expect-error a personal field that only the output has
+  event("x", { schema: renamed, personal: { subject: (d) => d.a, fields: ["b"] } });
+});
+
+interface Payment {
+  id: string;
+  lines: { sku: string; parent?: Payment }[];
+}
+
+test("an interface is JSON if its properties are", () => {
+  const schema = z.custom<Payment>();
+  const Paid = event("x", { schema, key: (payment) => payment.id });
+  const Pay = command("x", { schema, reply: schema });
+  expectTypeOf<DataOf<typeof Paid>>().toEqualTypeOf<Payment>();
+  expectTypeOf<ReplyOf<typeof Pay>>().toEqualTypeOf<Payment>();
+});
+
+test("errors name the value that JSON cannot carry", () => {
+  const date = z.object({ lines: z.array(z.object({ at: z.date() })) });
+  expectTypeOf<WireSafe<typeof date>>().toEqualTypeOf<{
+    readonly schema: '"lines[].at" is a Date, which JSON cannot carry: use a schema that reads an ISO string, such as z.coerce.date(), or send toISOString()';
+  }>();
+  const bigint = z.object({ n: z.bigint() });
+  expectTypeOf<WireSafe<typeof bigint>>().toEqualTypeOf<{
+    readonly schema: '"n" is a bigint, which JSON cannot carry: send it as a string';
+  }>();
 });

@@ -3,29 +3,31 @@ import {
   type CommandOptions,
   type Contract,
   type ContractOptions,
-  type In,
   isValidTopic,
   type KeyFunction,
-  type Out,
-  type ReplySafe,
-  type Schema,
-  type WireSafe,
 } from "./contract.ts";
+import type { In, Out, ReplySafe, Schema, WireOf, WireSafe } from "./json-types.ts";
 import type { MessageKind } from "./message.ts";
 import type { FieldPath, WithPersonalFields } from "./personal.ts";
+
+// The compiler explains a mistake by the last overload, so that one takes contracts with and without a key.
 
 /**
  * Defines an event: something that happened, for any number of consumers. Messages with one key keep their
  * order. Throws CONTRACT_INVALID.
  */
-export function event<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
+export function event<const T extends Schema, const F extends FieldPath<WireOf<T>> = never>(
   name: string,
   options: ContractOptions<T, F> & { readonly key: KeyFunction<T> } & WireSafe<T>,
 ): Contract<"event", WithPersonalFields<Out<T>, F>, In<T>, never, true>;
-export function event<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
+export function event<const T extends Schema, const F extends FieldPath<WireOf<T>> = never>(
   name: string,
   options: ContractOptions<T, F> & { readonly key?: never } & WireSafe<T>,
 ): Contract<"event", WithPersonalFields<Out<T>, F>, In<T>, never, false>;
+export function event<const T extends Schema, const F extends FieldPath<WireOf<T>> = never>(
+  name: string,
+  options: ContractOptions<T, F> & { readonly key?: KeyFunction<T> } & WireSafe<T>,
+): Contract<"event", WithPersonalFields<Out<T>, F>, In<T>, never, boolean>;
 export function event(name: string, options: object): unknown {
   return readContract("event", name, options);
 }
@@ -34,8 +36,8 @@ export function event(name: string, options: object): unknown {
 export function command<
   const T extends Schema,
   const R extends Schema,
-  const F extends FieldPath<Out<T>> = never,
-  const A extends FieldPath<Out<R>> = never,
+  const F extends FieldPath<WireOf<T>> = never,
+  const A extends FieldPath<WireOf<R>> = never,
 >(
   name: string,
   options: CommandOptions<T, F> & {
@@ -45,8 +47,15 @@ export function command<
     readonly personal?: { readonly reply?: readonly A[] };
   } & WireSafe<T> &
     ReplySafe<R>,
-): Contract<"command", WithPersonalFields<Out<T>, F>, In<T>, WithPersonalFields<Out<R>, A>, boolean>;
-export function command<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
+): Contract<
+  "command",
+  WithPersonalFields<Out<T>, F>,
+  In<T>,
+  WithPersonalFields<Out<R>, A>,
+  boolean,
+  WithPersonalFields<In<R>, A>
+>;
+export function command<const T extends Schema, const F extends FieldPath<WireOf<T>> = never>(
   name: string,
   options: CommandOptions<T, F> & { readonly key?: KeyFunction<T>; readonly reply?: never } & WireSafe<T>,
 ): Contract<"command", WithPersonalFields<Out<T>, F>, In<T>, void, boolean>;
@@ -58,14 +67,18 @@ export function command(name: string, options: object): unknown {
  * Defines a stream message: one of a series of measurements or changes that the transport retains and
  * consumers read in order. Throws CONTRACT_INVALID.
  */
-export function stream<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
+export function stream<const T extends Schema, const F extends FieldPath<WireOf<T>> = never>(
   name: string,
   options: ContractOptions<T, F> & { readonly key: KeyFunction<T> } & WireSafe<T>,
 ): Contract<"stream", WithPersonalFields<Out<T>, F>, In<T>, never, true>;
-export function stream<const T extends Schema, const F extends FieldPath<Out<T>> = never>(
+export function stream<const T extends Schema, const F extends FieldPath<WireOf<T>> = never>(
   name: string,
   options: ContractOptions<T, F> & { readonly key?: never } & WireSafe<T>,
 ): Contract<"stream", WithPersonalFields<Out<T>, F>, In<T>, never, false>;
+export function stream<const T extends Schema, const F extends FieldPath<WireOf<T>> = never>(
+  name: string,
+  options: ContractOptions<T, F> & { readonly key?: KeyFunction<T> } & WireSafe<T>,
+): Contract<"stream", WithPersonalFields<Out<T>, F>, In<T>, never, boolean>;
 export function stream(name: string, options: object): unknown {
   return readContract("stream", name, options);
 }

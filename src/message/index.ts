@@ -2,9 +2,10 @@
 // messages on as plain data. The payload stays JSON text from the publisher's transaction to the handler.
 // Everything is pure except the context of the message being handled.
 export type { AnyCommand, AnyContract, AnyEvent, AnyStream, Contract, PersonalFields } from "./contract.ts";
-export type { DataOf, InputOf, KeyedOf, ReplyOf } from "./contract.ts";
+export type { DataOf, InputOf, KeyedOf, ReplyInputOf, ReplyOf } from "./contract.ts";
 export { readMessageKey } from "./contract.ts";
-export type { CommandOptions, ContractOptions, Priority, WireSafe } from "./contract.ts";
+export type { CommandOptions, ContractOptions, Priority } from "./contract.ts";
+export type { AsJson, InputSafe, JsonResult, WireOf, WireSafe } from "./json-types.ts";
 export { decodeEnvelope } from "./message.ts";
 export { cloudEventAttributes } from "./cloud-event-attributes.ts";
 export { cloudEventInvalid } from "./cloud-events.ts";
@@ -58,4 +59,5 @@ export {
 } from "./message-context.ts";
 export { formatTracestate, parseTracestate } from "./message-context.ts";
 export { upcast } from "./contract.ts";
-export { validate, validateIgnoring, validateReply } from "./contract.ts";
+export { toWireData, toWireReply, validate, validateIgnoring, validateReply } from "./validate.ts";
+export { validateIfSync, wireSchema } from "./wire-form.ts";

@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { checkHeaders } from "./headers.ts";
 import { replyContract, replyHeader, readReplyTopic, replyTopicFor } from "./reply.ts";
-import { isValidTopic, validate } from "./contract.ts";
+import { isValidTopic } from "./contract.ts";
+import { validate } from "./validate.ts";
 
 test.each(["orders", "Bestellungen & Größen", "a/b", "x".repeat(255)])(
   "B8: the replies of service %s have a topic that every transport can carry",

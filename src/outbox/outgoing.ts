@@ -10,7 +10,7 @@ import {
   noHeaders,
   streamFor,
   resolveTopic,
-  validate,
+  toWireData,
   type AnyContract,
   type DerivedContext,
   type Headers,
@@ -107,9 +107,9 @@ export function compose(
 ): Outgoing | Promise<Outgoing> {
   rejectUnknownKeys("publish", options, KNOWN_OPTIONS);
   assertContract(contract);
-  const validated: unknown = validate(contract, input);
-  if (!(validated instanceof Promise)) return composeChecked(context, contract, validated, options, tx);
-  return validated.then((data: unknown) => composeChecked(context, contract, data, options, tx));
+  const wire = toWireData(contract, input);
+  if (!(wire instanceof Promise)) return composeChecked(context, contract, wire, options, tx);
+  return wire.then((data: unknown) => composeChecked(context, contract, data, options, tx));
 }
 
 function composeChecked(

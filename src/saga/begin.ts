@@ -85,7 +85,7 @@ export function tryUndo(
   switch (step.undo.kind) {
     case "send":
       try {
-        const data = step.undo.data({ ...draft.stepContext(), ...toUndoContext(record) });
+        const data = step.undo.data({ ...draft.stepContext(), ...toUndoContext(step, record) });
         const id = draft.ports.newId();
         const { command } = step.undo;
         const { epoch } = undo;

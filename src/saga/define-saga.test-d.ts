@@ -2,6 +2,7 @@ import { expectTypeOf, test } from "vitest";
 import { z } from "zod";
 import { command, event } from "../message/index.ts";
 import { saga } from "./define-saga.ts";
+import type { GivenInput, Phase, Saga } from "./saga-types.ts";
 
 const ReserveStock = command("stock.reserve", {
   schema: z.object({ sku: z.string(), quantity: z.number() }),
@@ -99,6 +100,8 @@ test("mistakes do not compile", () => {
   void (() => s0.waitFor("ok", OrderDelivered, {}));
   // @ts-expect-error step results are stored, so they must be JSON
   void (() => s0.run("a", () => new Map()));
+  // @ts-expect-error a Date would become a string
+  void (() => s0.run("a", () => ({ at: new Date() })));
   // @ts-expect-error wrong command data
   void (() => s0.send("r", ReserveStock, (c) => ({ sku: c.input.id })));
   // @ts-expect-error a member of a group says how it is undone
@@ -120,4 +123,38 @@ test("mistakes do not compile", () => {
   void (() => s0.when("w", yes, (s) => s.run("a", () => 1).pivot()));
   // @ts-expect-error the input is stored, so it must be JSON
   void (() => saga("x", { version: 1, input: z.object({ at: z.date() }), key: () => "k" }));
+});
+
+interface Payment {
+  id: string;
+  lines: { sku: string; parent?: Payment }[];
+}
+
+test("a result may be an interface", () => {
+  s0.run("pay", async (c): Promise<Payment> => Promise.resolve({ id: c.input.id, lines: [] }))
+    .noUndo("test")
+    .all("both", (g) => g.run("one", (): Payment => ({ id: "a", lines: [] }), { undo: { none: "test" } }))
+    .run("count", (c) => {
+      expectTypeOf(c.steps.pay).toEqualTypeOf<Payment>();
+      expectTypeOf(c.steps.both.one).toEqualTypeOf<Payment>();
+      return { count: 0 };
+    })
+    .pivot()
+    .run("end", (c) => {
+      expectTypeOf(c.steps.count).toEqualTypeOf<{ count: number }>();
+    });
+});
+
+test("transforms: start takes the input of the schema, steps see its output", () => {
+  const input = z.object({ id: z.string(), at: z.coerce.date(), n: z.string().transform(Number) });
+  const transformed = saga("x", {
+    version: 1,
+    input,
+    key: (wire) => `${wire.id}${wire.n satisfies string}`,
+  }).run("end", (c) => {
+    expectTypeOf(c.input.at).toEqualTypeOf<Date>();
+    expectTypeOf(c.input.n).toEqualTypeOf<number>();
+  });
+  const given = <I, R, P extends Phase>(_: Saga<I, R, P>): GivenInput<I> => ({}) as never;
+  expectTypeOf(given(transformed.noUndo("test")).n).toEqualTypeOf<string>();
 });

@@ -1,6 +1,6 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { SagaboxError } from "../errors/index.ts";
-import type { AnyCommand, AnyEvent, Json } from "../message/index.ts";
+import type { AnyCommand, AnyEvent, InputSafe, WireOf } from "../message/index.ts";
 import { type Duration, milliseconds, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
 import { retryPolicy, type RetryPolicy } from "../retry/index.ts";
 import {
@@ -16,24 +16,30 @@ import {
   type Work,
 } from "./definition.ts";
 import { MAX_DURATION_MS } from "./options.ts";
-import type { GroupOptions, None, Saga, StepOptions, UndoOptions, WaitOptions } from "./saga-types.ts";
+import type {
+  GroupOptions,
+  InputFor,
+  None,
+  Saga,
+  StepOptions,
+  UndoOptions,
+  WaitOptions,
+} from "./saga-types.ts";
 
 export interface SagaOptions<T extends StandardSchemaV1> {
   /** Raise it when the steps change. An instance finishes on the version it began with. */
   readonly version: number;
   readonly input: T;
-  /** Identifies the instance: a second start with an equal key returns the first instance. */
-  readonly key: (input: StandardSchemaV1.InferOutput<T>) => string;
+  /**
+   * Identifies the instance: a second start with an equal key returns the first instance. Reads the input in the form in
+   * which it is stored.
+   */
+  readonly key: (input: WireOf<T>) => string;
   /** An instance that has not reached its pivot within this time is compensated. Default: no deadline. */
   readonly deadline?: Duration | number;
   /** Names the data subject. Input, state and history of the instance are encrypted with the subject's key. */
-  readonly personal?: { readonly subject: (input: StandardSchemaV1.InferOutput<T>) => string };
+  readonly personal?: { readonly subject: (input: WireOf<T>) => string };
 }
-
-type Storable<T extends StandardSchemaV1> =
-  StandardSchemaV1.InferOutput<T> extends Json
-    ? unknown
-    : { readonly input: "must be JSON, since it is stored" };
 
 /**
  * Defines a saga step by step. The result is data, so it can be drawn, checked, versioned and replayed without running
@@ -41,8 +47,8 @@ type Storable<T extends StandardSchemaV1> =
  */
 export function saga<const T extends StandardSchemaV1>(
   name: string,
-  options: SagaOptions<T> & Storable<T>,
-): Saga<StandardSchemaV1.InferOutput<T>, None, "undoable"> {
+  options: SagaOptions<T> & InputSafe<T>,
+): Saga<InputFor<T>, None, "undoable"> {
   const where = `saga "${name}"`;
   rejectUnknownKeys(where, options, ["version", "input", "key", "deadline", "personal"]);
   const { version, input, key, deadline, personal } = options as SagaOptions<T>;
@@ -55,18 +61,15 @@ export function saga<const T extends StandardSchemaV1>(
     name,
     version: wholeNumber(`${where}.version`, version, { min: 1, max: 1_000_000 }),
     input,
-    key: (value) => key(value as StandardSchemaV1.InferOutput<T>),
+    key: (value) => key(value as WireOf<T>),
     deadlineMs:
       deadline === undefined
         ? null
         : milliseconds(`${where}.deadline`, deadline, { min: 1, max: MAX_DURATION_MS }),
-    personal:
-      personal === undefined
-        ? null
-        : { subject: (value) => personal.subject(value as StandardSchemaV1.InferOutput<T>) },
+    personal: personal === undefined ? null : { subject: (value) => personal.subject(value as WireOf<T>) },
     nodes: [],
   };
-  return new SagaBuilder(definition) as unknown as Saga<StandardSchemaV1.InferOutput<T>, None, "undoable">;
+  return new SagaBuilder(definition) as unknown as Saga<InputFor<T>, None, "undoable">;
 }
 
 type BuilderMode = { readonly inside: boolean; readonly forward: boolean };

@@ -3,12 +3,14 @@ import { retryDelay } from "../retry/index.ts";
 import type { Change, DecisionPorts, SagaEffect } from "./decision.ts";
 import {
   type SagaDefinition,
+  stepAt,
   type StepContext,
   type StepNode,
   stripRound,
   type UndoContext,
 } from "./definition.ts";
 import { stepsFor } from "./event-key.ts";
+import { readInput, readResult } from "./step-values.ts";
 import type { Effort, SagaState, SagaStatus, Snapshot, StepRecord } from "./state.ts";
 
 /** A decision in progress: a mutable copy of the state, with the effects and history lines collected so far. */
@@ -35,7 +37,8 @@ export class Draft {
 
   /** Returns the argument that the functions of the definition get. */
   stepContext(): StepContext {
-    return { input: this.snapshot.input, steps: collectResults(this.state), sagaId: this.snapshot.id };
+    const { definition, snapshot, state } = this;
+    return toStepContext(definition, { ...snapshot, state });
   }
 
   /** Returns the paths of the steps that receive an event. */
@@ -55,13 +58,28 @@ export class Draft {
   }
 }
 
-/** Returns the results by step name, those of parallel steps by group and step. A repeated step has its latest result. */
-export function collectResults({ records }: SagaState): Record<string, unknown> {
+/** Returns the argument that the functions of a definition get. */
+export function toStepContext(
+  definition: SagaDefinition,
+  { id, input, state }: Pick<Snapshot, "id" | "input" | "state">,
+): StepContext {
+  const steps = collectResults(state, (stepPath, result) => readResult(stepAt(definition, stepPath), result));
+  return { input: readInput(definition, input), steps, sagaId: id };
+}
+
+/**
+ * Results by step name, as the state holds them or converted by `read`. For a repeated step the latest round wins.
+ */
+export function collectResults(
+  { records }: SagaState,
+  read?: (stepPath: string, result: Json | undefined) => unknown,
+): Record<string, unknown> {
   const results: Record<string, unknown> = Object.create(null) as Record<string, unknown>;
-  for (const [stepPath, result] of listCompletedResults(records)) {
-    const [name = "", memberName] = stripRound(stepPath).split(".");
-    if (memberName === undefined) results[name] = result;
-    else results[name] = { ...(results[name] as Record<string, Json | undefined>), [memberName]: result };
+  for (const [stepPath, stored] of listCompletedResults(records)) {
+    const result = read === undefined ? stored : read(stepPath, stored);
+    const [name = "", member] = stripRound(stepPath).split(".");
+    if (member === undefined) results[name] = result;
+    else results[name] = { ...(results[name] as Record<string, unknown>), [member]: result };
   }
   return results;
 }
@@ -118,9 +136,9 @@ export function toStorableText(error: string): string {
   return error.slice(0, 1_000).replace(UNSTORABLE, "\uFFFD");
 }
 
-/** Returns the outcome and the result of a step, for its undo function. */
-export function toUndoContext({ outcome, result }: StepRecord): UndoContext {
-  return outcome === "done" ? { outcome: "done", result } : { outcome: "unknown" };
+/** Outcome and result of a step, for its undo function. */
+export function toUndoContext(step: StepNode, { outcome, result }: StepRecord): UndoContext {
+  return outcome === "done" ? { outcome: "done", result: readResult(step, result) } : { outcome: "unknown" };
 }
 
 /**

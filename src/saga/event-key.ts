@@ -1,4 +1,5 @@
 import { listSteps, type SagaDefinition, type Work } from "./definition.ts";
+import { readEvent } from "./step-values.ts";
 
 type Wait = Extract<Work, { kind: "wait" }>;
 
@@ -7,9 +8,9 @@ interface ReceivedEvent {
   readonly data: unknown;
 }
 
-/** The instance key that a waiting step reads from an event. */
+/** The instance key that a waiting step reads from an event, whose data are in their wire form. */
 export function keyFor({ event, by }: Wait, data: unknown): string {
-  return by === null ? (event.key?.(data) ?? "") : by(data);
+  return by === null ? (event.key?.(data) ?? "") : by(readEvent(event, data));
 }
 
 /** The key that waiting steps read from an event, if none of them reads the key of the instance. */

@@ -49,4 +49,6 @@ export type {
   UndoCtx,
   UndoOptions,
   WaitOptions,
+  GivenInput,
+  InputFor,
 } from "./saga-types.ts";

@@ -4,8 +4,7 @@ import { encodeJson, runInMessageContext, type Json, type MessageContext } from 
 import { classifyFailure } from "../retry/index.ts";
 import { withDeadline } from "../runtime/index.ts";
 import { storableErrorText } from "./begin.ts";
-import type { StepContext } from "./definition.ts";
-import { collectResults, toUndoContext } from "./draft.ts";
+import { toStepContext, toUndoContext } from "./draft.ts";
 import type { WorkOutcome } from "./input.ts";
 import type { LoadedInstance } from "./saga-store.ts";
 import type { LocalWork } from "./timers.ts";
@@ -59,10 +58,6 @@ export function stepIdempotencyKey(sagaId: string, stepPath: string): string {
   return `${sagaId}:${stepPath}`;
 }
 
-function toStepContext({ id, input, state }: LoadedInstance): StepContext {
-  return { input, steps: collectResults(state), sagaId: id };
-}
-
 /**
  * Runs a step or its undo outside the transaction. Never throws. A synchronous function has its outcome at once. If the
  * function exceeds its timeout, the outcome is unknown; if it succeeds later, `onLate` is called with the outcome.
@@ -95,22 +90,22 @@ function toMessageContext({ id, correlationId, traceparent }: LoadedInstance): M
 }
 
 function callStep(
-  { step, stepPath, undo, record, attempt }: LocalWork,
-  { id, input, state }: LoadedInstance,
+  { definition, step, stepPath, undo, record, attempt }: LocalWork,
+  instance: LoadedInstance,
   cancellation: Cancellation,
 ): unknown {
   const seen = {
-    input,
-    steps: collectResults(state),
-    sagaId: id,
-    idempotencyKey: stepIdempotencyKey(id, stepPath),
+    ...toStepContext(definition, instance),
+    idempotencyKey: stepIdempotencyKey(instance.id, stepPath),
     get signal() {
       return cancellation.signal;
     },
     attempt,
   };
   if (!undo) return step.work.kind === "run" ? step.work.work(seen) : undefined;
-  return step.undo?.kind === "run" ? step.undo.work(Object.assign(seen, toUndoContext(record))) : undefined;
+  return step.undo?.kind === "run"
+    ? step.undo.work(Object.assign(seen, toUndoContext(step, record)))
+    : undefined;
 }
 
 // Converts a thenable to a promise inside the message context of the step.
@@ -146,13 +141,13 @@ export async function runTxStep(
 }
 
 async function callTxStep(
-  { step, undo, record }: LocalWork,
+  { definition, step, undo, record }: LocalWork,
   instance: LoadedInstance,
   tx: BusTransaction,
 ): Promise<WorkOutcome> {
-  const seen = { ...toStepContext(instance), tx, publish: tx.publish };
+  const seen = { ...toStepContext(definition, instance), tx, publish: tx.publish };
   if (undo) {
-    if (step.undo?.kind === "tx") await step.undo.work({ ...seen, ...toUndoContext(record) });
+    if (step.undo?.kind === "tx") await step.undo.work({ ...seen, ...toUndoContext(step, record) });
     return { kind: "done" };
   }
   const result = step.work.kind === "tx" ? await step.work.work(seen) : undefined;

@@ -1,6 +1,16 @@
+import type { StandardSchemaV1 } from "@standard-schema/spec";
 import type { Duration } from "../errors/index.ts";
 import type { BusTransaction } from "../inbox/index.ts";
-import type { AnyCommand, AnyEvent, DataOf, InputOf, Json, KeyedOf, ReplyOf } from "../message/index.ts";
+import type {
+  AnyCommand,
+  AnyEvent,
+  DataOf,
+  InputOf,
+  Json,
+  KeyedOf,
+  ReplyOf,
+  JsonResult,
+} from "../message/index.ts";
 import type { RetryOptions } from "../retry/index.ts";
 import type { SagaDefinition } from "./definition.ts";
 
@@ -10,9 +20,29 @@ import type { SagaDefinition } from "./definition.ts";
 /** Before the pivot steps are `undoable`; after it the saga only goes `forward`. */
 export type Phase = "undoable" | "forward";
 
+/** Input of a saga whose schema transforms it: what the caller of `start` passes, and what its steps see. */
+export interface TransformedInput<Given, Seen> {
+  readonly given: Given;
+  readonly seen: Seen;
+}
+
+/** The input type of a saga: the plain type, unless the schema transforms. */
+export type InputFor<T extends StandardSchemaV1> = [StandardSchemaV1.InferInput<T>] extends [
+  StandardSchemaV1.InferOutput<T>,
+]
+  ? [StandardSchemaV1.InferOutput<T>] extends [StandardSchemaV1.InferInput<T>]
+    ? StandardSchemaV1.InferOutput<T>
+    : TransformedInput<StandardSchemaV1.InferInput<T>, StandardSchemaV1.InferOutput<T>>
+  : TransformedInput<StandardSchemaV1.InferInput<T>, StandardSchemaV1.InferOutput<T>>;
+
+/** What the caller of `start` passes. */
+export type GivenInput<I> = I extends TransformedInput<infer Given, unknown> ? Given : I;
+/** What the functions of the steps see. */
+export type SeenInput<I> = I extends TransformedInput<unknown, infer Seen> ? Seen : I;
+
 /** Argument of the functions of a step. */
 export interface Ctx<I, R> {
-  readonly input: I;
+  readonly input: SeenInput<I>;
   /** Results of earlier steps, by step name. */
   readonly steps: Readonly<R>;
   readonly sagaId: string;
@@ -143,6 +173,12 @@ export interface Group<I, R, G, P extends Phase> {
     work: (c: RunCtx<I, R>) => Promise<T> | T,
     ...rest: MemberUndo<I, R, T, P>
   ): Group<I, R, Add<G, N, T>, P>;
+  /** An interface as the result. */
+  run<const N extends string, T extends JsonResult<T>>(
+    name: Fresh<N, G>,
+    work: (c: RunCtx<I, R>) => Promise<T> | T,
+    ...rest: MemberUndo<I, R, T, P>
+  ): Group<I, R, Add<G, N, T>, P>;
   publish<const N extends string, E extends AnyEvent>(
     name: Fresh<N, G>,
     event: E,
@@ -165,8 +201,20 @@ export interface Saga<I, R, P extends Phase> {
     work: (c: RunCtx<I, R>) => Promise<T> | T,
     options?: StepOptions,
   ): Next<I, R, N, T, P>;
+  /** An interface as the result. */
+  run<const N extends string, T extends JsonResult<T>>(
+    name: Fresh<N, R>,
+    work: (c: RunCtx<I, R>) => Promise<T> | T,
+    options?: StepOptions,
+  ): Next<I, R, N, T, P>;
   /** Runs a function inside the saga's transaction, so its database writes happen exactly once. */
   tx<const N extends string, T extends Json | void>(
+    name: Fresh<N, R>,
+    work: (c: TxCtx<I, R>) => Promise<T> | T,
+    options?: StepOptions,
+  ): Next<I, R, N, T, P, "inside">;
+  /** An interface as the result. */
+  tx<const N extends string, T extends JsonResult<T>>(
     name: Fresh<N, R>,
     work: (c: TxCtx<I, R>) => Promise<T> | T,
     options?: StepOptions,
@@ -182,7 +230,7 @@ export interface Saga<I, R, P extends Phase> {
   child<const N extends string, CI, CR>(
     name: Fresh<N, R>,
     saga: AnySaga<CI, CR>,
-    input: (c: Ctx<I, R>) => CI,
+    input: (c: Ctx<I, R>) => GivenInput<CI>,
     options?: Pick<StepOptions, "timeout">,
   ): Next<I, R, N, CR, P, "child">;
   /** Runs all members in parallel and continues when all are done. */

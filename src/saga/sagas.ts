@@ -1,6 +1,13 @@
 import { retryAfter, SagaboxError } from "../errors/index.ts";
 import type { BusTransaction, HandlerContext, HandlerRegistry, Received, Started } from "../inbox/index.ts";
-import { type AnyEvent, type Json, type ReplyBody, replyContract, replyTopicFor } from "../message/index.ts";
+import {
+  type AnyEvent,
+  type Json,
+  type ReplyBody,
+  replyContract,
+  replyTopicFor,
+  wireSchema,
+} from "../message/index.ts";
 import type { Service } from "../runtime/index.ts";
 import { type Database, quoteSchema } from "../storage/index.ts";
 import { definitionStatements, sagaStatements } from "./statements.ts";
@@ -181,28 +188,37 @@ function listen(registry: HandlerRegistry, parts: ListenParts): void {
     for (const [type, versions] of interested) {
       // One consumer per event and saga: a worker whose versions do not wait for this event must not receive it, and a
       // saga whose key function throws must not block the others.
-      registry.on(event, { consumer: eventConsumer(service, event.name, type) }, async (message, context) => {
-        const keys = new Map<string, Set<number>>();
-        for (const { version, keyOf } of versions) {
-          const key = keyOf(message.data);
-          keys.set(key, (keys.get(key) ?? new Set()).add(version));
-        }
-        // Lock the keys in sorted order, so that two events with equal keys cannot deadlock.
-        const inOrder = [...keys].sort(([one], [other]) => (one < other ? -1 : 1));
-        for (const [nr, [key, versionsWithKey]] of inOrder.entries()) {
-          // Pending inputs for different instances need different ids.
-          const inputId = nr === 0 ? message.id : `${message.id}+${nr}`;
-          await handleEvent(parts, message, context, {
-            event,
-            type,
-            key,
-            versions: versionsWithKey,
-            inputId,
-          });
-        }
-      });
+      registry.on(
+        keepWireForm(event),
+        { consumer: eventConsumer(service, event.name, type) },
+        async (message, context) => {
+          const keys = new Map<string, Set<number>>();
+          for (const { version, keyOf } of versions) {
+            const key = keyOf(message.data);
+            keys.set(key, (keys.get(key) ?? new Set()).add(version));
+          }
+          // Lock the keys in sorted order, so that two events with equal keys cannot deadlock.
+          const inOrder = [...keys].sort(([one], [other]) => (one < other ? -1 : 1));
+          for (const [nr, [key, versionsWithKey]] of inOrder.entries()) {
+            // Pending inputs for different instances need different ids.
+            const inputId = nr === 0 ? message.id : `${message.id}+${nr}`;
+            await handleEvent(parts, message, context, {
+              event,
+              type,
+              key,
+              versions: versionsWithKey,
+              inputId,
+            });
+          }
+        },
+      );
     }
   }
+}
+
+/** The event with its data in the form in which they were sent, because the state holds that form. */
+function keepWireForm(event: AnyEvent): AnyEvent {
+  return { ...event, schema: wireSchema(event.schema, `event "${event.name}"`) };
 }
 
 async function handleReply(

@@ -10,6 +10,7 @@ import {
   poolRandomBytes,
   type DerivedContext,
   type Json,
+  wireSchema,
 } from "../message/index.ts";
 import { randomBytes } from "../runtime/index.ts";
 import { failureType } from "../telemetry/index.ts";
@@ -35,7 +36,7 @@ interface Origin {
   readonly traceparent?: string;
 }
 
-/** The checked input of a new instance, its key and its data subject. */
+/** The checked input of a new instance in the form in which it is stored, its key and its data subject. */
 interface Seed {
   readonly input: Json;
   readonly key: string;
@@ -48,7 +49,8 @@ interface Seed {
  * PRIVACY_SUBJECT_INVALID, and errors of the user's own functions.
  */
 export async function readSeed(definition: SagaDefinition, value: unknown): Promise<Seed> {
-  const result = definition.input["~standard"].validate(value);
+  const { input: schema, name: saga } = definition;
+  const result = wireSchema(schema, `saga "${saga}"`)["~standard"].validate(value);
   const input = checkInput(definition, "then" in result ? await result : result);
   encodeJson(input); // throws if the input cannot be stored
   const { name, personal } = definition;

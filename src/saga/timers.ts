@@ -9,6 +9,7 @@ export interface LocalWork {
   readonly kind: "run" | "tx";
   readonly epoch: number;
   readonly attempt: number;
+  readonly definition: SagaDefinition;
   readonly step: StepNode;
   readonly record: StepRecord;
 }
@@ -24,7 +25,7 @@ export function listLocalWork(definition: SagaDefinition, state: SagaState, nowM
     const work = dueEffort(record, step);
     if (work?.effort.nextAtMs === undefined || work.effort.nextAtMs > nowMs) continue;
     const { undo, kind, effort } = work;
-    due.push({ stepPath, undo, kind, epoch: effort.epoch, attempt: effort.attempt, step, record });
+    due.push({ stepPath, undo, kind, epoch: effort.epoch, attempt: effort.attempt, definition, step, record });
   }
   return due;
 }

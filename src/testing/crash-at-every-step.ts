@@ -2,7 +2,7 @@ import type { SagaDetail } from "../admin/index.ts";
 import type { Bus } from "../app/index.ts";
 import type { Duration } from "../errors/index.ts";
 import { readEnvironment, rejectUnknownKeys } from "../options/index.ts";
-import type { Phase, Saga } from "../saga/index.ts";
+import type { GivenInput, Phase, Saga } from "../saga/index.ts";
 import { type Database, pgDatabase, type PgPool, quoteSchema, toArrayLiteral } from "../storage/index.ts";
 import { assertTestEnvironment } from "./time-traveller.ts";
 import { type CrashPoint, CuttablePool } from "./cuttable-pool.ts";
@@ -80,7 +80,7 @@ class CrashRunner<I, R, P extends Phase> {
     await Promise.all(this.#stoppingBuses);
   }
 
-  async #runOnce(input: I, { crash, end }: RunPlan): Promise<RunResult> {
+  async #runOnce(input: GivenInput<I>, { crash, end }: RunPlan): Promise<RunResult> {
     const pool = new CuttablePool(this.#test.database, crash);
     const first = await this.#startBus(pool);
     let bus = first;
@@ -109,7 +109,7 @@ class CrashRunner<I, R, P extends Phase> {
     return bus;
   }
 
-  async #start(bus: Bus, input: I): Promise<string> {
+  async #start(bus: Bus, input: GivenInput<I>): Promise<string> {
     return (await bus.transaction((tx) => bus.start(tx, this.#test.saga, input))).sagaId;
   }
 
@@ -144,7 +144,7 @@ export interface CrashRun<I> {
   /** The bus that is running. After a crash this is the second one. */
   readonly bus: Bus;
   readonly sagaId: string;
-  readonly input: I;
+  readonly input: GivenInput<I>;
   /** Where the run crashes; undefined in the first run, which does not crash. */
   readonly crash: CrashPoint | undefined;
 }
@@ -159,7 +159,7 @@ export interface CrashTest<I, R, P extends Phase> {
   readonly makeBus: (database: PgPool) => Bus | Promise<Bus>;
   readonly saga: Saga<I, R, P>;
   /** Returns the input of a run, numbered from 0. Each input needs its own key. */
-  readonly input: (run: number) => I;
+  readonly input: (run: number) => GivenInput<I>;
   /** Provides what comes from outside the saga, such as events. Called for each bus, so again after a crash. */
   readonly drive?: (run: CrashRun<I>) => void | Promise<void>;
   /** Called after each run. Throws if the effects of the run are not as expected. */

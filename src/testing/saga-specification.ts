@@ -3,7 +3,7 @@ import { inspect, isDeepStrictEqual } from "node:util";
 import type { Duration } from "../errors/index.ts";
 import type { AnyCommand, AnyEvent, InputOf, Json } from "../message/index.ts";
 import { milliseconds } from "../options/index.ts";
-import type { SagaDefinition, SagaStatus, WorkOutcome } from "../saga/index.ts";
+import type { GivenInput, SagaDefinition, SagaStatus, WorkOutcome } from "../saga/index.ts";
 import { type SentCommand, SimulatedSaga } from "./simulated-saga.ts";
 
 interface AnySaga<I, R> {
@@ -17,7 +17,7 @@ interface AnySaga<I, R> {
  */
 export function sagaSpecification<I, R>(
   saga: AnySaga<I, R>,
-): { readonly given: (input: I) => SagaScenario<R> } {
+): { readonly given: (input: GivenInput<I>) => SagaScenario<R> } {
   return { given: (input) => new SagaScenario<R>(new SimulatedSaga(saga.definition, input)) };
 }
 

@@ -1,5 +1,5 @@
 import { SagaboxError } from "../errors/index.ts";
-import { validate, validateReply, type AnyEvent, type Json } from "../message/index.ts";
+import { toWireData, toWireReply, type AnyEvent, type Json, wireSchema } from "../message/index.ts";
 import {
   decide,
   hasEnded,
@@ -50,7 +50,8 @@ export class SimulatedSaga {
 
   constructor(definition: SagaDefinition, given: unknown) {
     this.definition = definition;
-    const checked = definition.input["~standard"].validate(given);
+    const schema = wireSchema(definition.input, `saga "${definition.name}"`);
+    const checked = schema["~standard"].validate(given);
     if (checked instanceof Promise) {
       throw testError(
         `The schema of saga "${definition.name}" is asynchronous; a scenario needs a synchronous one.`,
@@ -108,7 +109,7 @@ export class SimulatedSaga {
 
   /** Converts an event to an input. Throws if the event is for another instance. */
   toEventInput(event: AnyEvent, data: unknown): SagaInput {
-    const checked = validate(event, data);
+    const checked = toWireData(event, data);
     const received = { type: event.name, data: (checked instanceof Promise ? data : checked) as Json };
     const other = otherKey(this.definition, this.#key, received);
     if (other === undefined) return { kind: "event", id: this.newId(), ...received };
@@ -137,7 +138,7 @@ export class SimulatedSaga {
       return { kind: "worked", stepPath: step, undo, epoch, attempt, outcome };
     }
     if (!undo && outcome.kind === "done" && node?.work.kind === "send") {
-      const result = validateReply(node.work.command, outcome.result) as Json | undefined;
+      const result = toWireReply(node.work.command, outcome.result) as Json | undefined;
       return { kind: "reply", requestId: id, outcome: { kind: "done", result: result ?? null } };
     }
     return { kind: "reply", requestId: id, outcome };
@@ -170,7 +171,7 @@ export class SimulatedSaga {
     this.state = JSON.parse(JSON.stringify(decision.state)) as SagaState;
     this.effects.push(...decision.effects);
     for (const effect of decision.effects) {
-      if (effect.kind === "send") void validate(effect.command, effect.data);
+      if (effect.kind === "send") void toWireData(effect.command, effect.data);
       if (effect.kind === "open incident") this.incident = effect.stepPaths;
       if (effect.kind === "close incident") this.incident = [];
     }

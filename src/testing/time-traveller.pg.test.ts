@@ -1,4 +1,4 @@
-import { retryAfter, type Bus, type Phase, type Saga } from "sagabox";
+import { retryAfter, type Bus, type GivenInput, type Phase, type Saga } from "sagabox";
 import { eventually, MemoryTransport, sagaEnds, sagaWaitsFor, timeTraveller } from "sagabox/testing";
 import { afterEach, expect, test, vi } from "vitest";
 import { testKeyRing } from "../../test/support/data-subjects.ts";
@@ -16,7 +16,11 @@ import {
 
 const slow = { sagas: { pollInterval: "30s" } } as const;
 
-async function startSaga<I, R, P extends Phase>(bus: Bus, saga: Saga<I, R, P>, input: I): Promise<string> {
+async function startSaga<I, R, P extends Phase>(
+  bus: Bus,
+  saga: Saga<I, R, P>,
+  input: GivenInput<I>,
+): Promise<string> {
   return (await bus.transaction((tx) => bus.start(tx, saga, input))).sagaId;
 }
 

@@ -1,6 +1,6 @@
 // The code in docs/guides/compensation.md and docs/guides/saga-timeouts.md is cut from examples/guides; here it runs.
 import { randomUUID } from "node:crypto";
-import { createBus, permanent, refuse, type Bus, type Phase, type Saga } from "sagabox";
+import { createBus, permanent, refuse, type Bus, type GivenInput, type Phase, type Saga } from "sagabox";
 import { expect, onTestFinished, test } from "vitest";
 import * as times from "../../examples/guides/saga-times.ts";
 import {
@@ -47,7 +47,11 @@ async function setup() {
 
 const input = (sku = "tea") => ({ orderId: randomUUID(), sku, cents: 100, patience: 10 });
 
-async function startSaga<I, R, P extends Phase>(bus: Bus, saga: Saga<I, R, P>, given: I): Promise<string> {
+async function startSaga<I, R, P extends Phase>(
+  bus: Bus,
+  saga: Saga<I, R, P>,
+  given: GivenInput<I>,
+): Promise<string> {
   return (await bus.transaction((tx) => bus.start(tx, saga, given))).sagaId;
 }
 

@@ -5,6 +5,7 @@ import {
   event,
   type Bus,
   type BusOptions,
+  type GivenInput,
   type Phase,
   type Saga,
   type Started,
@@ -130,7 +131,7 @@ export async function sagaHarness() {
     url,
     observer,
     where,
-    start: <I, R, P extends Phase>(saga: Saga<I, R, P>, input: I): Promise<Started> =>
+    start: <I, R, P extends Phase>(saga: Saga<I, R, P>, input: GivenInput<I>): Promise<Started> =>
       bus.transaction((tx) => bus.start(tx, saga, input)),
     /** Resolves when the instance has this status, and stands at this step if one is given. */
     at: (id: string, status: string, step?: string): Promise<void> =>

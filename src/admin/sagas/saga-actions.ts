@@ -5,7 +5,7 @@ import {
   type InputOf,
   type Json,
   SUBJECT_ERASED,
-  validate,
+  toWireData,
 } from "../../message/index.ts";
 import { findNearest, rejectUnknownKeys, text } from "../../options/index.ts";
 import {
@@ -290,7 +290,7 @@ export async function signalSaga<E extends AnyEvent>(
   rejectUnknownKeys("sagas.signal", options, ["actor", "reason", "id"]);
   const by = readOperator("sagas.signal", options);
   const id = text("sagas.signal: id", options.id);
-  const checked = (await validate(event, data)) as Json;
+  const checked = (await toWireData(event, data)) as Json;
   encodeJson(checked); // refuses here what could not be kept
   const { sql, sagas } = admin;
   const entry = { ...by, action: "saga.signal", target: { kind: "saga", id: describeTarget(target) } };

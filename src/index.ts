@@ -44,6 +44,7 @@ export type {
   ReplyInputOf,
   ReplyOf,
   Encrypted,
+  WireOf,
 } from "./message/index.ts";
 export { currentMessageContext, fromCloudEvent, toCloudEvent, toCloudEventJson } from "./message/index.ts";
 export type { CloudEvent, CloudEventOptions } from "./message/index.ts";

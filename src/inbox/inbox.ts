@@ -5,6 +5,7 @@ import {
   encodeJson,
   isValidId,
   type Json,
+  type JsonResult,
   type Message,
   runInMessageContext,
 } from "../message/index.ts";
@@ -68,7 +69,7 @@ export class Inbox {
    * Runs the handler in a transaction unless the message was handled before. Throws the handler's error after a rollback:
    * do not acknowledge the message then.
    */
-  async process<D, R extends Json | void>(
+  async process<D, R extends JsonResult<R>>(
     message: ForeignMessage<D>,
     handler: (
       message: ForeignMessage<D> & { readonly id: string },

@@ -45,9 +45,9 @@ export function toWire(schema: StandardSchemaV1, what: string, input: unknown): 
  */
 export function wireSchema(schema: StandardSchemaV1, what: string): StandardSchemaV1 {
   const validate = (input: unknown): MaybePromise<StandardSchemaV1.Result<unknown>> =>
-    then(schema["~standard"].validate(input), (result) =>
+    mapResult(schema["~standard"].validate(input), (result) =>
       result.issues === undefined
-        ? then(chooseWire(schema, what, input, result.value), (value) => ({ value }))
+        ? mapResult(chooseWire(schema, what, input, result.value), (value) => ({ value }))
         : result,
     );
   return { "~standard": { version: 1, vendor: "sagabox", validate } };
@@ -85,7 +85,7 @@ function chooseWire(
   if (input === undefined && out === undefined) return undefined;
   const output = toJson(out);
   const again = output.text === undefined ? notRun : attempt(schema, output.text);
-  return then(again, (result) => {
+  return mapResult(again, (result) => {
     const difference = result === undefined ? [] : findDifference(result.value, out, 0);
     if (output.text !== undefined && difference === undefined) return JSON.parse(output.text) as Json;
     return fallBackToInput(schema, what, { input, out, outputError: output.error, difference });
@@ -109,7 +109,7 @@ function fallBackToInput(
   const given = toJson(input);
   const { text } = given;
   if (text === undefined) throw given.error ?? outputError ?? notRepeatable(what, difference);
-  return then(attempt(schema, text), (result) => {
+  return mapResult(attempt(schema, text), (result) => {
     const inputDifference = result === undefined ? undefined : findDifference(result.value, out, 0);
     if (result !== undefined && inputDifference === undefined) return JSON.parse(text) as Json;
     // If JSON changes the input there, for example a Date, the error of encodeJson() says what to send instead.
@@ -127,11 +127,14 @@ const notRun = undefined;
 /** Validates parsed JSON. Undefined if the schema rejects it. */
 function attempt(schema: StandardSchemaV1, text: string): MaybePromise<Attempt | undefined> {
   const result = schema["~standard"].validate(JSON.parse(text));
-  return then(result, (settled) => (settled.issues === undefined ? { value: settled.value } : undefined));
+  return mapResult(result, (settled) =>
+    settled.issues === undefined ? { value: settled.value } : undefined,
+  );
 }
 
-function then<T, R>(value: MaybePromise<T>, next: (value: T) => MaybePromise<R>): MaybePromise<R> {
-  return value instanceof Promise ? value.then(next) : next(value);
+// Most schemas are synchronous, so no promise is created for each message.
+function mapResult<T, R>(value: MaybePromise<T>, map: (value: T) => MaybePromise<R>): MaybePromise<R> {
+  return value instanceof Promise ? value.then((settled: T) => map(settled)) : map(value);
 }
 
 /** Compares plain JSON. False for everything else, so that the caller looks closer. */

@@ -2,7 +2,7 @@ import { expectTypeOf, test } from "vitest";
 import { z } from "zod";
 import { command, event } from "../message/index.ts";
 import { saga } from "./define-saga.ts";
-import type { GivenInput, Phase, Saga } from "./saga-types.ts";
+import type { GivenInput, InputFor } from "./saga-types.ts";
 
 const ReserveStock = command("stock.reserve", {
   schema: z.object({ sku: z.string(), quantity: z.number() }),
@@ -155,6 +155,6 @@ test("transforms: start takes the input of the schema, steps see its output", ()
     expectTypeOf(c.input.at).toEqualTypeOf<Date>();
     expectTypeOf(c.input.n).toEqualTypeOf<number>();
   });
-  const given = <I, R, P extends Phase>(_: Saga<I, R, P>): GivenInput<I> => ({}) as never;
-  expectTypeOf(given(transformed.noUndo("test")).n).toEqualTypeOf<string>();
+  expectTypeOf<GivenInput<InputFor<typeof input>>["n"]>().toEqualTypeOf<string>();
+  expectTypeOf(transformed.noUndo("test")["~saga"].input.given.n).toEqualTypeOf<string>();
 });

@@ -11,6 +11,20 @@ export interface PgTx {
   query: (...args: never[]) => unknown;
   getTransactionStatus(): string | null;
   totalCount?: never;
+  idleCount?: never;
+  waitingCount?: never;
+}
+
+/**
+ * A `pg` client whose types lack `getTransactionStatus()`. It fits no transaction. The compiler compares a client with the
+ * type that is most alike, and then shows the name of the missing property.
+ */
+export interface PgClientWithOldTypes {
+  query: (...args: never[]) => unknown;
+  connect: unknown;
+  escapeLiteral: unknown;
+  release?: unknown;
+  "@types/pg is too old: install @types/pg 8.21 or newer": never;
 }
 
 /** The `tx` of postgres.js's `sql.begin(async (tx) => …)`. `begin?: never` rejects the root `sql` object at compile time. */
@@ -26,7 +40,7 @@ export interface TransactionTypes {
   readonly "postgres-js": PostgresJsTx;
 }
 
-export type CallerTransaction = TransactionTypes[keyof TransactionTypes];
+export type CallerTransaction = TransactionTypes[keyof TransactionTypes] | PgClientWithOldTypes;
 
 /**
  * Recognizes the driver of a caller's transaction by its methods. Throws NotInTransactionError if `tx` is not an open

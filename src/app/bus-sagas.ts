@@ -66,7 +66,7 @@ export function busSagas({
       options: ResultOptions,
     ): Promise<SagaResult<R>> => {
       if (currentMessageContext() !== undefined || isInsideTransaction()) throw waitInTransaction();
-      return sagaResults.wait(saga.definition.name, sagaId, options) as Promise<SagaResult<R>>;
+      return sagaResults.wait(saga.definition, sagaId, options) as Promise<SagaResult<R>>;
     },
     /** Lists instances that match the filter. */
     list: (filter?: SagaFilter) => withAdmin((use, admin) => use.listSagas(admin, filter)),

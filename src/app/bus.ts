@@ -31,12 +31,13 @@ import {
   type PublishOptions,
   type ReplyOf,
   resolveTopic,
+  type GivenInput,
 } from "../message/index.ts";
 import { rejectUnknownKeys } from "../options/index.ts";
 import { canLease, ensurePartitions, type Outgoing, republish, toPublished } from "../outbox/index.ts";
 import type { RequestOptions } from "../requests/index.ts";
 import { systemClock } from "../runtime/index.ts";
-import type { GivenInput, HasDefinition, Phase, Saga, Started } from "../saga/index.ts";
+import type { HasDefinition, Phase, Saga, Started } from "../saga/index.ts";
 import {
   type CallerTransaction,
   explainPostgresError,

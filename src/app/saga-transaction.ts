@@ -1,6 +1,6 @@
 import { SagaboxError } from "../errors/index.ts";
 import type { BusTransaction, HandlerContext, HandlerOptions, Received, Startable } from "../inbox/index.ts";
-import type { AnyEvent } from "../message/index.ts";
+import type { AnyEvent, GivenInput } from "../message/index.ts";
 import { callable } from "../options/index.ts";
 import type { Bus } from "./bus.ts";
 import type { Outgoing, OutboxWriter, TransactionScope } from "../outbox/index.ts";
@@ -77,7 +77,7 @@ export async function startSaga(
 export type StartInput<E extends AnyEvent, I> = (
   message: Received<E>,
   context: HandlerContext,
-) => I | undefined | Promise<I | undefined>;
+) => GivenInput<I> | undefined | Promise<GivenInput<I> | undefined>;
 
 /** Options of `bus.startOn()`: those of a handler, without `batch`. */
 export interface StartOnOptions extends Omit<HandlerOptions, "consumer" | "batch"> {

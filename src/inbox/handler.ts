@@ -1,6 +1,7 @@
 import type { Readable } from "node:stream";
 import type {
   AnyContract,
+  GivenInput,
   Attachment,
   DataOf,
   InputOf,
@@ -41,7 +42,7 @@ export interface BusTransaction extends Sql {
     options?: PublishOptions,
   ) => Promise<Published>;
   /** Starts a saga with this transaction. If an instance with the same key exists, the call returns that one. */
-  readonly start: <I>(saga: Startable<I>, input: NoInfer<I>) => Promise<Started>;
+  readonly start: <I>(saga: Startable<I>, input: GivenInput<NoInfer<I>>) => Promise<Started>;
 }
 
 /** Publishes in the handler's transaction. The id of the handled message becomes the causation id. */

@@ -5,7 +5,16 @@ export type { AnyCommand, AnyContract, AnyEvent, AnyStream, Contract, PersonalFi
 export type { DataOf, InputOf, KeyedOf, ReplyInputOf, ReplyOf } from "./contract.ts";
 export { readMessageKey } from "./contract.ts";
 export type { CommandOptions, ContractOptions, Priority } from "./contract.ts";
-export type { AsJson, InputSafe, JsonResult, WireOf, WireSafe } from "./json-types.ts";
+export type {
+  AsJson,
+  GivenInput,
+  InputFor,
+  InputSafe,
+  JsonResult,
+  SeenInput,
+  WireOf,
+  WireSafe,
+} from "./json-types.ts";
 export { decodeEnvelope } from "./message.ts";
 export { cloudEventAttributes } from "./cloud-event-attributes.ts";
 export { cloudEventInvalid } from "./cloud-events.ts";

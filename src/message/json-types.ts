@@ -100,3 +100,21 @@ type Problem<T, Path extends string, D extends Depth> = [D] extends [never]
 
 type Name<Path extends string> = Path extends "" ? "it" : `"${Path}"`;
 type Join<Path extends string, K extends string> = Path extends "" ? K : `${Path}.${K}`;
+
+/** Input of a saga whose schema transforms it: what the caller of `start` passes, and what its steps see. */
+export interface TransformedInput<Given, Seen> {
+  readonly given: Given;
+  readonly seen: Seen;
+}
+
+/** The input type of a saga: the plain type, unless the schema transforms. */
+export type InputFor<T extends Schema> = [In<T>] extends [Out<T>]
+  ? [Out<T>] extends [In<T>]
+    ? Out<T>
+    : TransformedInput<In<T>, Out<T>>
+  : TransformedInput<In<T>, Out<T>>;
+
+/** What the caller of `start` passes. */
+export type GivenInput<I> = I extends TransformedInput<infer Given, unknown> ? Given : I;
+/** What the functions of the steps see. */
+export type SeenInput<I> = I extends TransformedInput<unknown, infer Seen> ? Seen : I;

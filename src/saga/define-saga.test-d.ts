@@ -2,7 +2,7 @@ import { expectTypeOf, test } from "vitest";
 import { z } from "zod";
 import { command, event } from "../message/index.ts";
 import { saga } from "./define-saga.ts";
-import type { GivenInput, InputFor } from "./saga-types.ts";
+import type { GivenInput, InputFor } from "../message/index.ts";
 
 const ReserveStock = command("stock.reserve", {
   schema: z.object({ sku: z.string(), quantity: z.number() }),

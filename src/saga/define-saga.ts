@@ -1,6 +1,6 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { SagaboxError } from "../errors/index.ts";
-import type { AnyCommand, AnyEvent, InputSafe, WireOf } from "../message/index.ts";
+import type { AnyCommand, AnyEvent, InputFor, InputSafe, WireOf } from "../message/index.ts";
 import { type Duration, milliseconds, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
 import { retryPolicy, type RetryPolicy } from "../retry/index.ts";
 import {
@@ -16,15 +16,7 @@ import {
   type Work,
 } from "./definition.ts";
 import { MAX_DURATION_MS } from "./options.ts";
-import type {
-  GroupOptions,
-  InputFor,
-  None,
-  Saga,
-  StepOptions,
-  UndoOptions,
-  WaitOptions,
-} from "./saga-types.ts";
+import type { GroupOptions, None, Saga, StepOptions, UndoOptions, WaitOptions } from "./saga-types.ts";
 
 export interface SagaOptions<T extends StandardSchemaV1> {
   /** Raise it when the steps change. An instance finishes on the version it began with. */

@@ -49,6 +49,4 @@ export type {
   UndoCtx,
   UndoOptions,
   WaitOptions,
-  GivenInput,
-  InputFor,
 } from "./saga-types.ts";

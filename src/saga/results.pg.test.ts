@@ -45,7 +45,7 @@ test("a process that waits asks the others, and one of them reports the end: no 
   bus.register(greeting);
   const start = (id: string) => bus.transaction((tx) => tx.start(greeting, { id }));
   const [first, other] = [await start("a"), await start("b")];
-  const result = waiting.wait("greeting", first.sagaId, { timeout: "1m" });
+  const result = waiting.wait(greeting.definition, first.sagaId, { timeout: "1m" });
   const asked = `saga-asked:${first.sagaId}`;
   await until(() => heard.filter((payload) => payload === asked).length === 2);
   await bus.run();

@@ -3,7 +3,8 @@ import { type Duration, milliseconds, rejectUnknownKeys } from "../options/index
 import { after, Loop, withDeadline } from "../runtime/index.ts";
 import { type Database, notify, toArrayLiteral } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import { collectResults } from "./draft.ts";
+import type { SagaDefinition } from "./definition.ts";
+import { toStepContext } from "./draft.ts";
 import type { SagaEngine } from "./engine.ts";
 import type { InstanceRow, LoadedInstance } from "./saga-store.ts";
 import { hasLostRace, type SagaState, type SagaStatus } from "./state.ts";
@@ -84,7 +85,7 @@ export class SagaResults {
    * if there is no instance with this id, and BUS_STOPPED if the bus is stopped meanwhile.
    */
   async wait(
-    sagaType: string,
+    saga: SagaDefinition,
     sagaId: string,
     { timeout, ...unknown }: ResultOptions,
   ): Promise<SagaResult<unknown>> {
@@ -99,8 +100,8 @@ export class SagaResults {
     this.#add(sagaId, settle);
     try {
       const instance = await withDeadline(ending, timeoutMs, () => this.#explainTimeout(sagaId, timeoutMs));
-      if (instance.type !== sagaType) throw notFound(sagaId, `it is an instance of "${instance.type}"`);
-      return toResult(instance);
+      if (instance.type !== saga.name) throw notFound(sagaId, `it is an instance of "${instance.type}"`);
+      return toResult(saga, instance);
     } finally {
       this.#remove(sagaId, settle);
     }
@@ -214,8 +215,13 @@ export class SagaResults {
 }
 
 /** The result of an instance that has ended or failed. */
-export function toResult({ status, state }: Pick<LoadedInstance, "status" | "state">): SagaResult<unknown> {
-  if (status === "completed") return { status, steps: { ...collectResults(state) } };
+export function toResult(
+  definition: SagaDefinition,
+  { status, state, ...instance }: Pick<LoadedInstance, "id" | "input" | "status" | "state">,
+): SagaResult<unknown> {
+  if (status === "completed") {
+    return { status, steps: { ...toStepContext(definition, { ...instance, state }).steps } };
+  }
   return { status: status === "failed" ? status : "compensated", ...findFailure(state) };
 }
 

@@ -1,4 +1,3 @@
-import type { StandardSchemaV1 } from "@standard-schema/spec";
 import type { Duration } from "../errors/index.ts";
 import type { BusTransaction } from "../inbox/index.ts";
 import type {
@@ -10,6 +9,8 @@ import type {
   KeyedOf,
   ReplyOf,
   JsonResult,
+  GivenInput,
+  SeenInput,
 } from "../message/index.ts";
 import type { RetryOptions } from "../retry/index.ts";
 import type { SagaDefinition } from "./definition.ts";
@@ -19,26 +20,6 @@ import type { SagaDefinition } from "./definition.ts";
 
 /** Before the pivot steps are `undoable`; after it the saga only goes `forward`. */
 export type Phase = "undoable" | "forward";
-
-/** Input of a saga whose schema transforms it: what the caller of `start` passes, and what its steps see. */
-export interface TransformedInput<Given, Seen> {
-  readonly given: Given;
-  readonly seen: Seen;
-}
-
-/** The input type of a saga: the plain type, unless the schema transforms. */
-export type InputFor<T extends StandardSchemaV1> = [StandardSchemaV1.InferInput<T>] extends [
-  StandardSchemaV1.InferOutput<T>,
-]
-  ? [StandardSchemaV1.InferOutput<T>] extends [StandardSchemaV1.InferInput<T>]
-    ? StandardSchemaV1.InferOutput<T>
-    : TransformedInput<StandardSchemaV1.InferInput<T>, StandardSchemaV1.InferOutput<T>>
-  : TransformedInput<StandardSchemaV1.InferInput<T>, StandardSchemaV1.InferOutput<T>>;
-
-/** What the caller of `start` passes. */
-export type GivenInput<I> = I extends TransformedInput<infer Given, unknown> ? Given : I;
-/** What the functions of the steps see. */
-export type SeenInput<I> = I extends TransformedInput<unknown, infer Seen> ? Seen : I;
 
 /** Argument of the functions of a step. */
 export interface Ctx<I, R> {

@@ -1,9 +1,9 @@
 import { AssertionError } from "node:assert";
 import { inspect, isDeepStrictEqual } from "node:util";
 import type { Duration } from "../errors/index.ts";
-import type { AnyCommand, AnyEvent, InputOf, Json } from "../message/index.ts";
+import type { AnyCommand, AnyEvent, GivenInput, InputOf, Json } from "../message/index.ts";
 import { milliseconds } from "../options/index.ts";
-import type { GivenInput, SagaDefinition, SagaStatus, WorkOutcome } from "../saga/index.ts";
+import type { SagaDefinition, SagaStatus, WorkOutcome } from "../saga/index.ts";
 import { type SentCommand, SimulatedSaga } from "./simulated-saga.ts";
 
 interface AnySaga<I, R> {

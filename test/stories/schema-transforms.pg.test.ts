@@ -184,6 +184,33 @@ test("a saga: input, replies, awaited events, results of a child, undo", async (
   });
 });
 
+test("a saga started by an event, and its result", async () => {
+  const { bus } = await setup();
+  const booking = saga("story-booking", {
+    version: 1,
+    input: z.object({ id: z.string(), n: z.string().transform(Number) }),
+    key: (input) => input.id,
+  })
+    .send("quote", Quote, (c) => ({ id: c.input.id, euros: c.input.n }))
+    .noUndo("test")
+    .publish("tell", Shipped, (c) => ({ id: c.input.id, on: c.steps.quote.until, weight: 2 }))
+    .noUndo("test");
+  const seen: unknown[] = [];
+  bus.on(Quote, { consumer: "quotes" }, ({ data }) => ({ price: data.euros, until: at, code: "abc" }));
+  bus.on(Shipped, { consumer: "watch" }, ({ data }) => void seen.push(data));
+  const Asked = event("story.asked", { schema: z.object({ id: z.string(), n: cents }) });
+  bus.startOn(Asked, booking, ({ data }) => ({ id: data.id, n: String(data.n) }));
+  await bus.run();
+  await bus.transaction((tx) => tx.publish(Asked, { id: "b", n: 5 }));
+  await until(() => seen.length > 0);
+  expect(seen).toEqual([{ id: "b", on: at, weight: 200 }]);
+  const [found] = await bus.sagas.list({ type: "story-booking" });
+  expect(await bus.sagas.result(booking, found?.id ?? "", { timeout: "20s" })).toMatchObject({
+    status: "completed",
+    steps: { quote: { price: 5_000_000, until: at, code: 3 } },
+  });
+});
+
 test("data that cannot be sent are refused before anything is written", async () => {
   const { bus, pool } = await setup();
   const Random = event("story.random", {

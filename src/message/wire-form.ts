@@ -171,7 +171,7 @@ interface Encoded {
   readonly error?: PayloadError;
 }
 
-/** JSON text of a value, with a Date as its ISO string, or why there is none. */
+/** JSON text of a value, with a Date as its ISO string, or the error of encodeJson(). */
 function toJson(value: unknown): Encoded {
   const plain = encode(value);
   // Only a value that is not JSON may hold a Date. A value without end has another error.
@@ -207,7 +207,7 @@ function datesToText(value: unknown, budget: Budget, depth: number): unknown {
 type Path = readonly PropertyKey[];
 
 /**
- * The path of the first difference, or undefined if there is none. A property that is undefined equals one that
+ * The path of the first difference, or undefined if both are equal. A property that is undefined equals one that
  * is absent, and -0 equals 0, since JSON makes no difference either.
  */
 function findDifference(one: unknown, other: unknown, depth: number): Path | undefined {

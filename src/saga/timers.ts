@@ -25,7 +25,16 @@ export function listLocalWork(definition: SagaDefinition, state: SagaState, nowM
     const work = dueEffort(record, step);
     if (work?.effort.nextAtMs === undefined || work.effort.nextAtMs > nowMs) continue;
     const { undo, kind, effort } = work;
-    due.push({ stepPath, undo, kind, epoch: effort.epoch, attempt: effort.attempt, definition, step, record });
+    due.push({
+      stepPath,
+      undo,
+      kind,
+      epoch: effort.epoch,
+      attempt: effort.attempt,
+      definition,
+      step,
+      record,
+    });
   }
   return due;
 }

@@ -100,11 +100,11 @@ async function findSaga(bus: Bus, sagaId: string): Promise<SagaDetail | undefine
 
 async function describeSaga(bus: Bus, saga: SagaDetail | undefined): Promise<string[]> {
   if (saga === undefined) return ["There is no such saga, or the database could not be read."];
-  const { id, type, definitionVersion, correlationId, status, waitsFor, dueAt, lastError, incident } = saga;
+  const { id, type, definitionVersion, key, status, waitsFor, dueAt, lastError, incident } = saga;
   const { waitingSince, cause } = saga;
   const lines = await bus.sagas.history(id, { limit: 10_000 }).catch(() => []);
   return [
-    `It is a "${type}" (version ${definitionVersion}) with the key "${correlationId}", and is ${status}.`,
+    `It is a "${type}" (version ${definitionVersion}) with the key "${key}", and is ${status}.`,
     ...(waitsFor === null ? [] : [`It waits for ${waitsFor}, since ${waitingSince}.`]),
     ...(dueAt === null ? [] : [`It is due at ${dueAt}, even if no input arrives.`]),
     ...(cause === null ? [] : [`It started to compensate: ${cause}.`]),

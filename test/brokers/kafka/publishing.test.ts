@@ -103,7 +103,7 @@ describe.skipIf(missing)("publishing to Kafka", () => {
       .toBe(true);
     await member.until(() => createBatch("b").every(({ id }) => member.ids.includes(id)));
     expect(
-      warnings.filter((warning) => warning.includes("6 partitions now, it had 2")).length,
+      warnings.filter((warning) => warning.includes("now has 6 partitions, before 2")).length,
     ).toBeGreaterThan(0);
   });
 
@@ -121,7 +121,7 @@ describe.skipIf(missing)("publishing to Kafka", () => {
     const transport = createTransport({ topics: { create: false } });
     const [outcome] = await publish(transport, aMessage());
     expect(outcome).toMatchObject({ kind: "unreachable" });
-    expect(outcome).toHaveProperty("error.message", expect.stringContaining("making topics is switched off"));
+    expect(outcome).toHaveProperty("error.message", expect.stringContaining("creating topics is switched off"));
   });
 
   test("a topic reports how many messages wait for its slowest group", async () => {

@@ -44,7 +44,7 @@ export async function badMessages(): Promise<Situation> {
   // Only this one knows the supplement, and it does not run.
   const elsewhere = createBus({ service: "press", database: database.url, transport, log: false });
   elsewhere.register(supplement);
-  const ofNobody = "where type = 'supplement'";
+  const ofNobody = "where saga_type = 'supplement'";
   let n = 0;
   const load = new Load(100, () => bus.transaction((tx) => tx.publish(Printed, { n: ++n })));
   const publish = (contract: typeof Torn, count: number): Promise<unknown> =>

@@ -121,7 +121,10 @@ describe.skipIf(missing)("publishing to Kafka", () => {
     const transport = createTransport({ topics: { create: false } });
     const [outcome] = await publish(transport, aMessage());
     expect(outcome).toMatchObject({ kind: "unreachable" });
-    expect(outcome).toHaveProperty("error.message", expect.stringContaining("creating topics is switched off"));
+    expect(outcome).toHaveProperty(
+      "error.message",
+      expect.stringContaining("creating topics is switched off"),
+    );
   });
 
   test("a topic reports how many messages wait for its slowest group", async () => {

@@ -10,9 +10,6 @@ export interface DemoTransport {
   readonly stop: () => Promise<void>;
 }
 
-// The shop itself does not consume its bills and refunds; RabbitMQ would report them as unroutable.
-const lenient = { unrouted: "drop" } as const;
-
 const usage = `npm start [-- --transport postgres|${brokerKinds.join("|")}]`;
 
 /** What `npm start -- --help` prints. */
@@ -37,7 +34,7 @@ export async function demoTransport(
   }
   if (!isBrokerKind(kind)) throw new Error(`There is no transport "${kind}". ${usage}`);
   if (givenUrl !== undefined && givenUrl !== "") {
-    const transport = brokerTransport(kind, givenUrl, lenient);
+    const transport = brokerTransport(kind, givenUrl);
     return { transport, description: `${kind}, at SAGABOX_BROKER_URL`, stop: () => Promise.resolve() };
   }
   say(`Starting ${kind} …`);
@@ -50,7 +47,7 @@ export async function demoTransport(
   }
   const { server } = found;
   return {
-    transport: brokerTransport(kind, server.url, lenient),
+    transport: brokerTransport(kind, server.url),
     description: `${server.version}, started for this run`,
     stop: () => server.stop(),
   };

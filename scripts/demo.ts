@@ -72,6 +72,7 @@ async function run(): Promise<void> {
   undo.push(() => server.close());
   if (SHOP_LOAD !== "0") {
     const load = startLoad(shop);
+    figures.readSentAgain = () => load.sentAgain;
     undo.push(() => load.stop());
   }
   undo.push(

@@ -16,6 +16,8 @@ export class Figures implements Observer {
   written = 0;
   sentAtOnce = 0;
   duplicates = 0;
+  /** Tells how many messages the load sent again on purpose. Without a fault there are no other duplicates. */
+  readSentAgain = (): number => 0;
   pending = 0;
   oldestMs = 0;
   deadLetters = 0;

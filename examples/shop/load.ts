@@ -3,6 +3,8 @@ import type { Shop } from "./shop.ts";
 
 export interface Load {
   readonly orders: number;
+  /** How many messages were sent again on purpose. Each has one consumer in the shop, so it is one duplicate. */
+  readonly sentAgain: number;
   stop(): Promise<void>;
 }
 
@@ -33,6 +35,7 @@ export function startLoad(shop: Shop, options: LoadOptions = {}): Load {
   const { ordersPerSecond = 5, maxOrders = 50_000, resendEveryMs = 20_000, trouble = true } = options;
   const stopped = new AbortController();
   let orders = 0;
+  let sentAgain = 0;
   const order = async (): Promise<void> => {
     const number = orders + 1;
     await shop.place({
@@ -44,7 +47,8 @@ export function startLoad(shop: Shop, options: LoadOptions = {}): Load {
   };
   const resend = async (): Promise<void> => {
     const to = new Date();
-    await shop.bus.republish({ from: new Date(to.getTime() - 1_000), to });
+    const { count } = await shop.bus.republish({ from: new Date(to.getTime() - 1_000), to });
+    sentAgain += count;
   };
   const running = [
     repeat(order, 1_000 / ordersPerSecond, stopped.signal, () => orders < maxOrders),
@@ -53,6 +57,9 @@ export function startLoad(shop: Shop, options: LoadOptions = {}): Load {
   return {
     get orders() {
       return orders;
+    },
+    get sentAgain() {
+      return sentAgain;
     },
     async stop() {
       stopped.abort();

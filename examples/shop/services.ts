@@ -56,7 +56,9 @@ export function shippingService(bus: Bus): void {
 export function mailService(bus: Bus): void {
   const letters = [
     [c.OrderPlaced, "We have your order"],
+    [c.OrderBilled, "Your bill"],
     [c.OrderShipped, "Your order is on its way"],
+    [c.OrderRefunded, "Your money is on its way back"],
     [c.OrderReleased, "We are sorry about your order"],
   ] as const;
   for (const [happened, subject] of letters) {

@@ -35,7 +35,7 @@ export function showFigures({ figures, about, out }: ViewOptions): () => void {
 }
 
 function page(figures: Figures): string[] {
-  const { total, open, duplicates, pending, oldestMs, deadLetters, trouble } = figures;
+  const { total, open, pending, oldestMs, deadLetters, trouble } = figures;
   const rates = figures.rates();
   const row = (name: string, rate: number, count: number): string =>
     `  ${name.padEnd(22)}${rate.toFixed(1).padStart(7)} /s${String(count).padStart(13)}`;
@@ -53,17 +53,14 @@ function page(figures: Figures): string[] {
     formatFact("sagas running", `${open.running}, and ${open.failed} that wait for a person`),
     formatFact("waiting to be sent", `${pending}, the oldest for ${duration(oldestMs)}`),
     formatFact("sent at once", share(figures.optimisticShare)),
-    formatFact(
-      "duplicates suppressed",
-      `${duplicates} (every 20 s the last second is sent again, to show this)`,
-    ),
+    formatFact("duplicates", `${duplicates(figures)} (every 20 s the last second is sent again)`),
     formatFact("dead letters", String(deadLetters)),
     formatFact("last trouble", trouble),
   ];
 }
 
 function oneLine(figures: Figures): string {
-  const { total, open, duplicates, pending, oldestMs, deadLetters } = figures;
+  const { total, open, pending, oldestMs, deadLetters } = figures;
   const rates = figures.rates();
   return [
     `up ${duration(figures.uptimeMs)}`,
@@ -73,9 +70,13 @@ function oneLine(figures: Figures): string {
     `sagas completed ${total.completed}, compensated ${total.compensated}, running ${open.running}, failed ${open.failed}`,
     `pending ${pending}, oldest ${duration(oldestMs)}`,
     `sent at once ${share(figures.optimisticShare)}`,
-    `duplicates suppressed ${duplicates}`,
+    `duplicates ${duplicates(figures)}`,
     `dead letters ${deadLetters}`,
   ].join(" | ");
+}
+
+function duplicates(figures: Figures): string {
+  return `sent on purpose ${figures.readSentAgain()}, suppressed ${figures.duplicates}`;
 }
 
 function share(value: number | undefined): string {

@@ -7,17 +7,15 @@ import type { BrokerKind } from "./broker-server.ts";
 export interface BrokerTestOptions {
   /** What a silent member held is given to others after a few seconds. */
   readonly quickly?: boolean;
-  /** Whether an event without a reader is an error, on brokers that do not keep it. Default "reject". */
-  readonly unrouted?: "reject" | "drop";
 }
 
 /** A transport to it. Several addresses, separated by commas, are those of a cluster: each stream gets a replica per node. */
 export function brokerTransport(kind: BrokerKind, url: string, options: BrokerTestOptions = {}): Transport {
-  const { quickly = false, unrouted = "reject" } = options;
+  const { quickly = false } = options;
   const urls = url.split(",");
   switch (kind) {
     case "rabbitmq":
-      return rabbitmq({ url: urls, unrouted });
+      return rabbitmq({ url: urls });
     case "kafka":
       return kafka({
         brokers: urls.map((one) => one.replace(/^kafka:\/\//, "")),

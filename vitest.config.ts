@@ -1,4 +1,10 @@
 import { defineConfig } from "vitest/config";
+import { describeUnknownVariables } from "./src/options/environment-variables.ts";
+
+// A misspelt variable would run fewer tests than it asks for, and each bus of the tests would warn about it.
+for (const problem of describeUnknownVariables(process.env)) {
+  throw new Error(`${problem} Variables of the tests begin with TEST_, see CONTRIBUTING.md.`);
+}
 
 // Projects are split by what they cost: a colleague without PostgreSQL can still run unit, types and
 // architecture in seconds. Both PostgreSQL projects share one cluster per run.
@@ -31,8 +37,8 @@ const broker = (name: string) => ({
 const sharedProcess = { isolate: false, restoreMocks: true, unstubEnvs: true };
 
 /** Whoever asks for all gets all. */
-const isWhole = process.env["SAGABOX_REQUIRE"] === "all";
-const quickProof = process.env["SAGABOX_PROOF"] !== "full";
+const isWhole = process.env["TEST_REQUIRE"] === "all";
+const quickProof = process.env["TEST_PROOF"] !== "full";
 // Runs of size, whose small versions are stories and broker tests. The second list also runs in CI, with small figures.
 const onlyFull = [
   "broker-outage",

@@ -22,7 +22,7 @@ Usage: ${usage}
 
 Ports, the database, a broker of your own: the variables are listed in examples/shop/README.md.`;
 
-/** `--transport rabbitmq`, with the broker of SAGABOX_BROKER_URL or one that is started here. */
+/** `--transport rabbitmq`, with the broker of SHOP_BROKER_URL or one that is started here. */
 export async function demoTransport(
   args: readonly string[],
   givenUrl: string | undefined,
@@ -35,14 +35,14 @@ export async function demoTransport(
   if (!isBrokerKind(kind)) throw new Error(`There is no transport "${kind}". ${usage}`);
   if (givenUrl !== undefined && givenUrl !== "") {
     const transport = brokerTransport(kind, givenUrl);
-    return { transport, description: `${kind}, at SAGABOX_BROKER_URL`, stop: () => Promise.resolve() };
+    return { transport, description: `${kind}, at SHOP_BROKER_URL`, stop: () => Promise.resolve() };
   }
   say(`Starting ${kind} …`);
   const found = await startBroker(kind, { apart: true }); // it stops last, not with the Ctrl-C that this process receives
   if ("missing" in found) {
     throw new Error(
       `${kind} cannot be started here: ${found.missing}. ` +
-        "Or set SAGABOX_BROKER_URL to a broker that runs already (see compose.yaml).",
+        "Or set SHOP_BROKER_URL to a broker that runs already (see compose.yaml).",
     );
   }
   const { server } = found;

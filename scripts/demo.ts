@@ -46,7 +46,7 @@ process.exit();
 async function run(): Promise<void> {
   const { PORT = "3000", SAGABOX_PORT = "8000", SAGABOX_SCHEMA = "sagabox", SHOP_LOAD = "1" } = process.env;
   const ports = { shop: parsePort("PORT", PORT), health: parsePort("SAGABOX_PORT", SAGABOX_PORT) };
-  const choice = await demoTransport(process.argv.slice(2), process.env["SAGABOX_BROKER_URL"], (line) =>
+  const choice = await demoTransport(process.argv.slice(2), process.env["SHOP_BROKER_URL"], (line) =>
     out.write(`${line}\n`),
   );
   undo.push(() => choice.stop());

@@ -43,10 +43,7 @@ const transports = (say) =>
   together(brokers.map((name) => run.vitest([...projects(name), "src/transports"], { say })));
 const stories = () => together([...brokers, "ops"].map((name) => run.vitest(projects(name))));
 
-const proof = [
-  "proof, quick",
-  (say) => run.vitest(projects("proof"), { say, env: { SAGABOX_PROOF: "quick" } }),
-];
+const proof = ["proof, quick", (say) => run.vitest(projects("proof"), { say, env: { TEST_PROOF: "quick" } })];
 // The engine on the oldest server it is promised for; all versions in between are for the workflow.
 const engine = ["storage", "lanes", "outbox", "inbox", "dead-letter", "transports/postgres"].map(
   (room) => `src/${room}/`,
@@ -55,14 +52,14 @@ const oldest = [
   "the engine on PostgreSQL 14",
   () =>
     run.vitest([...projects("postgres"), ...engine, "test/plans/"], {
-      env: { SAGABOX_TEST_POSTGRES: "14" },
+      env: { TEST_POSTGRES: "14" },
     }),
 ];
 // On a fresh clone this takes ten minutes: enough for the promises of every transport, alongside processes
 // that mostly wait for their leases. What types promise is read by the compiler already. The tests of brokers and of the
-// files for operators run with SAGABOX_REQUIRE=all.
+// files for operators run with TEST_REQUIRE=all.
 const everything =
-  process.env.SAGABOX_REQUIRE === "all"
+  process.env.TEST_REQUIRE === "all"
     ? [...check, tests("unit", "types", "postgres"), oldest, ["brokers and ops files", stories], proof]
     : [...check, tests("unit", "postgres"), [["what transports promise", transports], proof]];
 
@@ -73,7 +70,7 @@ const tasks = {
     node(["--import", "tsx", "--conditions=sagabox:source", "scripts/demo-incident.ts", ...rest]),
   check: () => steps(check),
   test: () => (rest.length > 0 ? run.vitest(rest) : steps(everything)),
-  proof: () => run.vitest([...projects("proof"), ...rest], { env: { SAGABOX_PROOF: "full" } }),
+  proof: () => run.vitest([...projects("proof"), ...rest], { env: { TEST_PROOF: "full" } }),
   coverage: () =>
     run.vitest(["--coverage", ...projects("unit", "postgres", "rabbitmq", "kafka", "nats"), ...rest]),
 };

@@ -1,11 +1,16 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { readEnvironment, environmentVariables, type EnvironmentVariable } from "../../src/options/index.ts";
+import {
+  environmentVariables,
+  readEnvironment,
+  unknownVariables,
+  type EnvironmentVariable,
+} from "../../src/options/index.ts";
 import { advice } from "../../scripts/reference/advice.ts";
 import { optionRows } from "../../scripts/reference/option-tables.ts";
 import { optionSections } from "../../scripts/reference/option-sections.ts";
-import { projectRoot } from "./source-file.ts";
+import { filesBelow, projectRoot } from "./source-file.ts";
 
 const rows = optionSections.flatMap(optionRows);
 
@@ -44,6 +49,15 @@ test("G11: a default of the environment is a value that the environment accepts"
       names[0],
     ).toHaveLength(1);
   }
+});
+
+test("every SAGABOX_ variable that a page, script or test names is read by sagabox, so none provokes its warning", () => {
+  const files = [".ts", ".mjs", ".md", ".yml", ".yaml", "run"].flatMap((ends) => filesBelow(".", ends));
+  const named = files
+    .filter(({ path }) => !path.startsWith("src/"))
+    .flatMap(({ path, text }) => [...text.matchAll(/\bSAGABOX_[A-Z]\w*/g)].map(([name]) => ({ path, name })));
+  expect(named.length).toBeGreaterThan(150);
+  expect(named.filter(({ name }) => unknownVariables({ [name]: "x" }).length > 0)).toEqual([]);
 });
 
 test("a default is a value that its option accepts", () => {

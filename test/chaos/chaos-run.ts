@@ -24,11 +24,11 @@ import { type ChaosChild, type LogLine, ChaosFleet } from "./fleet.ts";
 import { Starvation, takeOvers, type TakeOver } from "./take-over.ts";
 import { until } from "./until.ts";
 
-/** SAGABOX_PROOF=full runs the whole figures; anything else a tenth. */
-export const full = process.env["SAGABOX_PROOF"] === "full";
+/** TEST_PROOF=full runs the whole figures; anything else a tenth. */
+export const full = process.env["TEST_PROOF"] === "full";
 
-/** SAGABOX_REQUIRE=all runs every way of publishing, with small figures. */
-export const everyMode = full || process.env["SAGABOX_REQUIRE"] === "all";
+/** TEST_REQUIRE=all runs every way of publishing, with small figures. */
+export const everyMode = full || process.env["TEST_REQUIRE"] === "all";
 
 /** The figure for this tier. */
 export function figure(whole: number, quick = Math.ceil(whole / 10)): number {

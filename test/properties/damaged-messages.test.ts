@@ -21,7 +21,7 @@ import { aMessage } from "../support/messages.ts";
 import { seededRandom, withoutStacks } from "../support/random-data.ts";
 
 /** A tenth of them in a quick run. */
-const RUNS = process.env["SAGABOX_REQUIRE"] === "all" ? 100_000 : 10_000;
+const RUNS = process.env["TEST_REQUIRE"] === "all" ? 100_000 : 10_000;
 const clear = { who: "ada", email: "ada@example.org", plan: "gold", list: [1, 2, 3] };
 const contract = {
   personal: { subject: () => "ada", fields: ["email"] },

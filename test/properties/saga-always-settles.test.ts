@@ -5,8 +5,8 @@ import { Choices } from "./saga-simulation/generate-saga.ts";
 import { planted } from "./saga-simulation/planted.ts";
 import { explain, classifyComplaint, simulate } from "./saga-simulation/simulation.ts";
 
-const SAGAS = Number(process.env["SAGABOX_SAGAS"] ?? 5_000);
-const FIRST = Number(process.env["SAGABOX_SAGA_SEED"] ?? 1);
+const SAGAS = Number(process.env["TEST_SAGAS"] ?? 5_000);
+const FIRST = Number(process.env["TEST_SAGA_SEED"] ?? 1);
 
 /** What has to come to pass at least once, or the rest proves nothing. */
 const mustHappen = [

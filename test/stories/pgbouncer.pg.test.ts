@@ -20,8 +20,8 @@ export type PoolMode = "session" | "transaction" | "statement";
 export function missingPgBouncer(): string | undefined {
   if (spawnSync(PROGRAM, ["--version"]).error === undefined) return undefined;
   const missing = "install pgbouncer (Debian and Ubuntu: apt-get install pgbouncer)";
-  if (process.env["SAGABOX_REQUIRE"] !== "all") return missing;
-  throw new Error(`SAGABOX_REQUIRE=all, but there is no PgBouncer here: ${missing}`);
+  if (process.env["TEST_REQUIRE"] !== "all") return missing;
+  throw new Error(`TEST_REQUIRE=all, but there is no PgBouncer here: ${missing}`);
 }
 
 // Debian keeps it where only root looks.

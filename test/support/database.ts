@@ -39,7 +39,7 @@ export function databaseForFile(options: TemporaryDatabaseOptions = {}): Promise
 }
 
 // The only way there is in PostgreSQL 14, which does not know the word.
-const QUICK_COPY = process.env["SAGABOX_TEST_POSTGRES"] === "14" ? "" : " strategy file_copy";
+const QUICK_COPY = process.env["TEST_POSTGRES"] === "14" ? "" : " strategy file_copy";
 
 /** A database the caller drops. */
 export async function createDatabase(options: TemporaryDatabaseOptions = {}): Promise<TemporaryDatabase> {

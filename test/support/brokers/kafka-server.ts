@@ -16,10 +16,10 @@ const here = join(import.meta.dirname, "kafka");
 
 export const kafkaVersion = "4.3.0";
 
-/** Where the jars lie; SAGABOX_KAFKA_JARS names another folder. */
+/** Where the jars lie; TEST_KAFKA_JARS names another folder. */
 function jarsFolder(): string {
   const cache = process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache");
-  return process.env["SAGABOX_KAFKA_JARS"] ?? join(cache, "sagabox", `kafka-${kafkaVersion}`);
+  return process.env["TEST_KAFKA_JARS"] ?? join(cache, "sagabox", `kafka-${kafkaVersion}`);
 }
 
 /** The folder with every jar of the broker, each checked; resolved by Maven the first time. Or what is missing. */

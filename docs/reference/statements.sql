@@ -1411,22 +1411,16 @@ select worker, coalesce(bool_or((member.lease_until > clock_timestamp() and (mem
   limit 500;
 
 -- sagabox.overview.consumers
-select one.id, one.name, depth.waiting, depth.failed, depth.exact, depth.topics,
-    (select (extract(epoch from clock_timestamp() - min(head.due_at)))::double precision
-        from generate_series(one.id * 256, one.id * 256 + 255) as lane (number)
-        cross join lateral (
-          select due_at from "sagabox".queue
-            where queue.lane = lane.number and due_at < 'infinity'
-            order by seq limit 4) as head
-        where head.due_at <= clock_timestamp()) as oldest_due_seconds
+select one.id, one.name,
+    (select count(*)::integer from "sagabox".subscription where group_id = one.id) as topics,
+    (select count(*) filter (where attempts > 0)::integer
+        from (select row.attempts
+            from generate_series(one.id * 256, one.id * 256 + 255) as lane (number)
+            cross join lateral (
+              select attempts from "sagabox".queue
+                where queue.lane = lane.number and due_at < 'infinity' order by seq) as row
+            limit $1::integer) as counted) as failed
   from (select id, name from "sagabox".consumer_group order by name limit 500) as one
-  cross join lateral (
-    select count(*)::integer as waiting, count(*) filter (where attempts > 0)::integer as failed,
-        count(*) < $1::integer as exact,
-        (select count(*)::integer from "sagabox".subscription where group_id = one.id) as topics
-      from (select attempts from "sagabox".queue
-          where lane between one.id * 256 and one.id * 256 + 255 and due_at < 'infinity'
-          limit $1::integer) as row) as depth
   order by one.name;
 
 -- sagabox.overview.sagas
@@ -1569,25 +1563,28 @@ grant insert on table "sagabox"."blob_chunk" to "sagabox_writer";
 grant select on table "sagabox"."schema_migration" to "sagabox_relay";
 grant select, insert, update ("lease_until", "backend"), delete on table "sagabox"."member" to "sagabox_relay";
 grant select, update ("owner", "fence", "token", "leased_at") on table "sagabox"."relay_lane" to "sagabox_relay";
+grant select, insert, update ("transport", "claimed_at", "measured_at", "lags") on table "sagabox"."consumer_lag" to "sagabox_relay";
+grant select ("id", "name") on table "sagabox"."consumer_group" to "sagabox_relay";
+grant select ("topic", "group_id") on table "sagabox"."subscription" to "sagabox_relay";
+grant select ("lane", "seq", "topic", "due_at"), insert on table "sagabox"."queue" to "sagabox_relay";
 grant select, insert on table "sagabox"."message" to "sagabox_relay";
 grant select, update ("attempts", "due_at", "lease_until", "last_error"), delete, insert on table "sagabox"."outbox" to "sagabox_relay";
 grant usage, select on sequence "sagabox"."outbox_seq" to "sagabox_relay";
 grant select, update ("due_at"), delete on table "sagabox"."scheduled" to "sagabox_relay";
 grant insert on table "sagabox"."receipt" to "sagabox_relay";
 grant insert, select ("closed_at", "failed_at", "consumer", "type") on table "sagabox"."dead_letter" to "sagabox_relay";
-grant insert, select ("lane", "topic", "due_at") on table "sagabox"."queue" to "sagabox_relay";
 grant usage on sequence "sagabox"."queue_seq" to "sagabox_relay";
-grant select ("topic", "group_id") on table "sagabox"."subscription" to "sagabox_relay";
 grant select, insert, update ("lease_until", "backend"), delete on table "sagabox"."member" to "sagabox_consumer";
 grant select, update ("owner", "fence", "token", "leased_at"), insert on table "sagabox"."relay_lane" to "sagabox_consumer";
-grant select on table "sagabox"."message" to "sagabox_consumer";
-grant select on table "sagabox"."blob_chunk" to "sagabox_consumer";
+grant select, insert, update ("transport", "claimed_at", "measured_at", "lags") on table "sagabox"."consumer_lag" to "sagabox_consumer";
 grant select, insert on table "sagabox"."consumer_group" to "sagabox_consumer";
 grant select, insert on table "sagabox"."subscription" to "sagabox_consumer";
+grant select, insert, update ("attempts", "last_error", "due_at"), delete on table "sagabox"."queue" to "sagabox_consumer";
+grant select on table "sagabox"."message" to "sagabox_consumer";
+grant select on table "sagabox"."blob_chunk" to "sagabox_consumer";
 grant select on table "sagabox"."retired_subscription" to "sagabox_consumer";
 grant execute on function "sagabox"."lock_subscriptions" to "sagabox_consumer";
 grant select ("lane", "seq") on table "sagabox"."outbox" to "sagabox_consumer";
-grant select, insert, update ("attempts", "last_error", "due_at"), delete on table "sagabox"."queue" to "sagabox_consumer";
 grant usage, select on sequence "sagabox"."queue_seq" to "sagabox_consumer";
 grant select, insert, update ("processing_duration_ms", "result", "effect", "effect_of", "undone_by") on table "sagabox"."consumer_inbox" to "sagabox_consumer";
 grant select, insert, update ("event_ids", "alone", "started_at"), delete on table "sagabox"."running" to "sagabox_consumer";
@@ -1623,6 +1620,7 @@ grant select on table "sagabox"."masked_subject_key" to "sagabox_viewer";
 grant select on table "sagabox"."masked_erasure" to "sagabox_viewer";
 grant select on table "sagabox"."consumer_group" to "sagabox_viewer";
 grant select on table "sagabox"."subscription" to "sagabox_viewer";
+grant select on table "sagabox"."consumer_lag" to "sagabox_viewer";
 grant select on table "sagabox"."receipt" to "sagabox_viewer";
 grant select on table "sagabox"."member" to "sagabox_viewer";
 grant select ("lane", "scope", "owner", "leased_at") on table "sagabox"."relay_lane" to "sagabox_viewer";
@@ -2899,6 +2897,33 @@ with fresh as (
   insert into customer (name) select $1::text from fresh
 )
 select true as fresh;
+
+-- sagabox.inbox.lag_claim
+with wanted as materialized (
+  select distinct name from unnest($1::text::text[]) as given (name)
+), added as (
+  insert into "sagabox".consumer_lag (consumer, transport, claimed_at)
+  select name, $2::text, clock_timestamp() from wanted order by name
+    on conflict do nothing
+)
+update "sagabox".consumer_lag as known
+  set claimed_at = clock_timestamp()
+  where consumer in (select name from wanted)
+    and claimed_at < clock_timestamp() - $3::double precision * interval '1 ms'
+  returning consumer;
+
+-- sagabox.inbox.lag_store
+update "sagabox".consumer_lag as known
+  set measured_at = clock_timestamp(), transport = $3::text, lags = measured.lags
+  from unnest($1::text::text[], $2::text::text[]) as measured (consumer, lags)
+  where known.consumer = measured.consumer;
+
+-- sagabox.inbox.lag_read
+select consumer, transport, lags,
+    (extract(epoch from clock_timestamp() - measured_at) * 1000)::double precision as age_ms
+  from "sagabox".consumer_lag
+  where $1::text is null or consumer = any($1::text::text[])
+  order by consumer limit 500;
 
 -- ══ src/lanes/statements.ts ════════════════════════════════════════════════════════════════════════════════════════
 
@@ -5741,6 +5766,51 @@ kept as (
 select pg_current_xact_id()::text as xid, (select coalesce(array_agg(lane), '{}') from owned) as owned,
     (select coalesce(array_agg(lane), '{}') from busy) as busy, (select coalesce(array_agg(seq::text), '{}') from there
     where (lane, seq) not in (select lane, seq from going)) as left_out;
+
+-- sagabox.queue.lag
+with moment as materialized (
+  select clock_timestamp() as at
+), wanted as materialized (
+  select id, name from "sagabox".consumer_group
+    where $1::text is null or name = any($1::text::text[])
+    order by name limit 500
+), first_row as materialized (
+  select wanted.id as group_id, lane.number as lane, row.topic, row.due_at
+    from wanted
+    cross join lateral generate_series(wanted.id * 256, wanted.id * 256 + 255) as lane (number)
+    cross join lateral (
+      select topic, due_at from "sagabox".queue
+        where queue.lane = lane.number order by seq limit 16) as row
+), longer as materialized (
+  select distinct group_id
+    from (select group_id from first_row group by group_id, lane having count(*) = 16) as lane
+), counted as materialized (
+  select group_id, topic, count(*) filter (where due_at < 'infinity')::integer as counted,
+      (extract(epoch from moment.at - min(due_at) filter (where due_at <= moment.at)))::double precision
+      as oldest_seconds
+    from first_row, moment
+    group by group_id, topic, moment.at
+), queue_size as materialized (
+  select least(100, 100.0 * 500 / greatest(1, pg_relation_size('"sagabox".queue') / 8192))::real as percent
+), queue_waiting as (
+  select size.percent, row.*
+    from queue_size as size
+    cross join lateral (
+      select topic,
+          lane / 256 as group_id from "sagabox".queue tablesample system (size.percent) where due_at < 'infinity') as row
+), sampled as materialized (
+  select group_id, topic, count(*)::integer as seen from queue_waiting group by group_id, topic
+)
+select wanted.name as consumer, known.topic, coalesce(counted.counted, 0) as counted,
+    wanted.id not in (select group_id from longer) as is_complete, coalesce(sampled.seen, 0) as seen,
+    (select percent::double precision from queue_size) as percent, counted.oldest_seconds
+  from wanted
+  join (select group_id, topic from "sagabox".subscription
+    union select group_id, topic from counted
+    union select group_id, topic from sampled) as known on known.group_id = wanted.id
+  left join counted using (group_id, topic)
+  left join sampled using (group_id, topic)
+  order by wanted.name, known.topic;
 
 -- ══ src/transports/postgres/subscribe-statements.ts ════════════════════════════════════════════════════════════════
 

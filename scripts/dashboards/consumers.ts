@@ -34,6 +34,22 @@ export const consumers: Dashboard = {
       },
     },
     {
+      title: "Messages Waiting by Consumer",
+      description: "Not handled yet, by topic. A gap means that the number is unknown.",
+      unit: "short",
+      queries: {
+        "{{consumer_name}} {{topic}}": gauge("consumer_lag_messages", "consumer_name, topic"),
+      },
+    },
+    {
+      title: "Age of the Oldest Message by Consumer",
+      description: "For how long it could have been handled. A gap means that the age is unknown.",
+      unit: "s",
+      queries: {
+        "{{consumer_name}} {{topic}}": gauge("consumer_lag_oldest_age_seconds", "consumer_name, topic"),
+      },
+    },
+    {
       title: "Waiting at the Broker",
       description: "For their slowest consumer, where the broker reports it.",
       unit: "short",

@@ -87,6 +87,7 @@ export { assertRights } from "./roles/assert-rights.ts";
 export { type Extent, type Extra } from "./roles/grant.ts";
 export { roleNames, roles, type RoleName } from "./roles/roles.ts";
 export { rolesSql } from "./roles/roles-sql.ts";
+export { waitingText } from "./overview/consumer-lag.ts";
 export { readOverview, type Overview } from "./overview/overview.ts";
 export { ageText } from "./overview/unread-lanes.ts";
 export { countText } from "./overview/judge-overview.ts";

@@ -1,6 +1,12 @@
 import type { ConservationWatch, Extra, RoleName } from "../admin/index.ts";
 import { errorText, isSagaboxError, SagaboxError } from "../errors/index.ts";
-import { Consumer, type ConsumerDefinition, CrashLedger, type HandlerRegistry } from "../inbox/index.ts";
+import {
+  Consumer,
+  type ConsumerDefinition,
+  CrashLedger,
+  type HandlerRegistry,
+  LagWatch,
+} from "../inbox/index.ts";
 import { decodeHint, type Hint } from "../lanes/index.ts";
 import type { Notices } from "../notify/index.ts";
 import { oneOf, type WorkerPart, workerParts } from "../options/index.ts";
@@ -266,6 +272,9 @@ export class Worker {
       ...(depthWatch !== undefined && this.#isRunning("relay", "consumers", "sagas")
         ? [asSupervised("broker depth", depthWatch)]
         : []),
+      ...(this.#isRunning("relay", "consumers", "sagas") ? this.#createLagWatches() : []).map((watch) =>
+        asSupervised("consumer lag", watch),
+      ),
       ...ifRunning("relay", asSupervised("schedule", mover)),
       asSupervised("notifications", hintListener(this.#parts)),
       ...ifRunning(
@@ -286,6 +295,14 @@ export class Worker {
     const server = new HealthServer({ port, host, ready: () => this.health(), metrics: this.#metrics });
     this.#healthServer = server;
     return [server];
+  }
+
+  // Measures every consumer of the service, so that a consumer that runs nowhere is seen too.
+  #createLagWatches(): readonly LagWatch[] {
+    const { leased: database, settings, transport, observer } = this.#parts;
+    const { groups } = describeTopology(this.#parts, this.#registry);
+    if (groups.length === 0) return [];
+    return [new LagWatch({ database, schema: settings.schema, transport, groups, observer })];
   }
 
   #createConservationWatch(admin: AdminOperations): ConservationWatch {

@@ -50,7 +50,49 @@ test("status: what waits, who works and what died on one screen, for a role that
   const text = (await status()).stdout;
   expect(text).toMatch(/^dead letters {2}1 open, 0 key\(s\) held back$/m);
   expect(text).toMatch(/^mail +1 +0 +0 +– +256$/m);
+  expect(await seen()).toMatchObject({
+    consumers: [{ lags: [{ topic: "events.order.placed", waiting: { count: 0 }, oldestAgeSeconds: 0 }] }],
+  });
   expect(text).not.toContain("\u001b");
+});
+
+test("status: a consumer of a broker shows what a worker measured, topic by topic, and unknown instead of 0", async () => {
+  const house = await rolesHarness();
+  const env = { DATABASE_URL: await house.login("viewer") };
+  const status = async (...args: string[]) => (await cliInProcess(["status", ...args], env)).stdout;
+  const measure = async (consumer: string, age: string, lags: readonly object[]) => {
+    await house.pool.query(
+      `insert into sagabox.consumer_lag (consumer, transport, claimed_at, measured_at, lags)
+       values ($1, 'kafka', now(), now() - $2::interval, $3)`,
+      [consumer, age, JSON.stringify(lags)],
+    );
+  };
+  await house.pool.query(
+    "insert into sagabox.consumer_group (name) values ('billing'), ('mail'), ('silent'), ('new')",
+  );
+  await measure("billing", "1 second", [
+    { topic: "events.order", waiting: 1_200, oldestAgeSeconds: 720 },
+    { topic: "events.refund", waiting: 4, oldestAgeSeconds: null },
+  ]);
+  await measure("mail", "10 minutes", [{ topic: "events.order", waiting: 0, oldestAgeSeconds: 0 }]);
+  await measure("silent", "1 second", [{ topic: "events.order", waiting: null, oldestAgeSeconds: null }]);
+  await house.pool.query(
+    "insert into sagabox.consumer_lag (consumer, transport, claimed_at) values ('new', 'kafka', now())",
+  );
+  const text = await status();
+  expect(text).toMatch(/^billing +2 +1204 +0 +unknown +0$/m);
+  expect(text).toMatch(/^ {2}events.order +– +1200 +– +12 min +–$/m);
+  expect(text).toMatch(/^ {2}events.refund +– +4 +– +unknown +–$/m);
+  expect(text).toMatch(/^mail +0 +unknown +0 +unknown +0$/m); // measured too long ago
+  expect(text).toMatch(/^silent +1 +unknown +0 +unknown +0$/m);
+  expect(text).toMatch(/^new +0 +unknown +0 +unknown +0$/m);
+  expect(text).toContain("1204 message(s) wait for consumer billing, which runs nowhere");
+  const { consumers } = JSON.parse(await status("--json")) as { consumers: readonly { name: string }[] };
+  expect(consumers.find(({ name }) => name === "silent")).toMatchObject({
+    waiting: "unknown",
+    oldestAgeSeconds: "unknown",
+    lags: [{ topic: "events.order", waiting: "unknown", oldestAgeSeconds: "unknown" }],
+  });
 });
 
 test("status --check is healthy while a relay is alive, and not without one, though nothing waits", async () => {

@@ -33,3 +33,10 @@ export { receiveOnce, type Outcome, type Receipt } from "./receive-once.ts";
 export { inboxStatements } from "./statements.ts";
 export { forgetInbox, inboxRetentionMs } from "./janitor.ts";
 export type { ForgetInboxOptions, InboxRetentionOptions } from "./janitor.ts";
+export {
+  LagWatch,
+  type LagWatchOptions,
+  MAX_LAG_AGE_MS,
+  readStoredLags,
+  type StoredLags,
+} from "./lag-watch.ts";

@@ -280,3 +280,41 @@ function countRowsSql(text: string): string {
     /^\s*(select|with\b[^]*\bselect)\b/i.test(text) && !/\b(insert|update|delete|merge)\b/i.test(text);
   return query ? ", (select count(*) from effect) as effects" : "";
 }
+
+/** The statements that measure each consumer in one worker at a time. `schema` must be quoted. */
+export function lagStatements(schema: string) {
+  return {
+    // Returns the consumers that this worker measures now: those that no worker claimed lately. A new row is claimed by
+    // nobody: its consumer may not have subscribed yet.
+    claim: defineStatement(
+      "sagabox.inbox.lag_claim",
+      `with wanted as materialized (
+         select distinct name from unnest($1::text::text[]) as given (name)
+       ), added as (
+         insert into ${schema}.consumer_lag (consumer, transport, claimed_at)
+         select name, $2::text, clock_timestamp() from wanted order by name
+         on conflict do nothing
+       )
+       update ${schema}.consumer_lag as known
+          set claimed_at = clock_timestamp()
+        where consumer in (select name from wanted)
+          and claimed_at < clock_timestamp() - $3::double precision * interval '1 ms'
+       returning consumer`,
+    ),
+    store: defineStatement(
+      "sagabox.inbox.lag_store",
+      `update ${schema}.consumer_lag as known
+          set measured_at = clock_timestamp(), transport = $3::text, lags = measured.lags
+         from unnest($1::text::text[], $2::text::text[]) as measured (consumer, lags)
+        where known.consumer = measured.consumer`,
+    ),
+    read: defineStatement(
+      "sagabox.inbox.lag_read",
+      `select consumer, transport, lags,
+              (extract(epoch from clock_timestamp() - measured_at) * 1000)::double precision as age_ms
+         from ${schema}.consumer_lag
+        where $1::text is null or consumer = any($1::text::text[])
+        order by consumer limit 500`,
+    ),
+  };
+}

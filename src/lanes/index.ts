@@ -19,10 +19,12 @@ export {
   readStatements,
   sameRow,
   sameStream,
+  sampleSql,
   type ClaimedLane,
   type LaneTable,
 } from "./statements.ts";
 export { parseRead } from "./lane-row.ts";
+export { estimateRows, type Sample } from "./sample.ts";
 export { rowKeyParams, type BuildSettle, type SettleResult } from "./settle.ts";
 export { LockTolerantSettling, type SettleVariants } from "./settle.ts";
 export { WakeUp, encodeChangedHints, decodeHint, encodeHint, wakeUpChannel, type Hint } from "./wake-up.ts";

@@ -2,18 +2,21 @@ import { errorText } from "../errors/index.ts";
 import { type Message, streamFor } from "../message/index.ts";
 import { retryWithBackoff } from "../runtime/index.ts";
 import type { Observer } from "../telemetry/index.ts";
-import type {
-  BrokerTopology,
-  Capabilities,
-  Consumption,
-  DeadLetterNote,
-  Delivery,
-  PlannedGroup,
-  PublishOptions,
-  PublishOutcome,
-  RetryOptions,
-  Subscription,
-  Transport,
+import {
+  addParkedLags,
+  type BrokerTopology,
+  type Capabilities,
+  completeLags,
+  type Consumption,
+  type DeadLetterNote,
+  type Delivery,
+  type Lag,
+  type PlannedGroup,
+  type PublishOptions,
+  type PublishOutcome,
+  type RetryOptions,
+  type Subscription,
+  type Transport,
 } from "../transport/index.ts";
 import type { ParkedKeys, ParkedMessage, PostgresTransport } from "../transports/postgres/index.ts";
 
@@ -47,6 +50,11 @@ export class ParkingTransport implements Transport {
 
   depths(topics: readonly string[]): Promise<ReadonlyMap<string, number>> {
     return this.#broker.depths?.(topics) ?? Promise.resolve(new Map());
+  }
+
+  async lags(groups: readonly PlannedGroup[]): Promise<readonly Lag[]> {
+    const [broker = [], parked] = await Promise.all([this.#broker.lags?.(groups), this.#tables.lags(groups)]);
+    return addParkedLags(completeLags(groups, broker), parked);
   }
 
   declares(groups: readonly PlannedGroup[]): BrokerTopology {

@@ -74,6 +74,16 @@ export const metricCatalogue = {
     "event_type",
   ),
   consumer_inbox_suspects_total: counter("Messages in flight when a worker died.", "consumer_name"),
+  consumer_lag_messages: gauge(
+    "Messages that a consumer has not handled yet. The topic is empty if the transport cannot tell topics apart; no series means unknown. Use max, not sum.",
+    "consumer_name",
+    "topic",
+  ),
+  consumer_lag_oldest_age_seconds: gauge(
+    "For how long the oldest of them could have been handled; 0 if none could. No series means unknown. Use max, not sum.",
+    "consumer_name",
+    "topic",
+  ),
   message_publish_total: counter("Messages published, by destination.", "exchange", "routing_key"),
   publish_latency_seconds: histogram("Time until a destination confirmed.", "exchange"),
   message_consume_total: counter(

@@ -200,6 +200,13 @@ function workerRecorders(metric: (name: MetricName) => Instrument) {
       if (e.status === "stuck") metric("sagas_stuck").set(e.count);
       else metric("sagas_open").set(e.count, e.status);
     },
+    "lag.measured": (e) => {
+      const labels = [e.consumer, e.topic ?? ""];
+      setIfKnown(metric("consumer_lag_messages"), e.waiting, labels);
+      const oldestSeconds = e.oldestAgeMs === null ? null : e.oldestAgeMs / 1000;
+      setIfKnown(metric("consumer_lag_oldest_age_seconds"), oldestSeconds, labels);
+    },
+    "lag.unknown": recordNothing,
     "pool.measured": (e) => {
       metric("database_pool_connections_max").set(e.max);
       metric("database_pool_connections").set(e.total - e.idle, "busy");
@@ -215,6 +222,12 @@ function workerRecorders(metric: (name: MetricName) => Instrument) {
       metric("nodejs_eventloop_lag_p99_seconds").set(e.lagP99Ms / 1000);
     },
   } satisfies Partial<Recorders>;
+}
+
+/** An unknown value has no series, so that it is not taken for 0. */
+function setIfKnown(gauge: Instrument, value: number | null, labels: readonly string[]): void {
+  if (value === null) gauge.forget(...labels);
+  else gauge.set(value, ...labels);
 }
 
 /** The Prometheus text format, version 0.0.4. */

@@ -254,6 +254,23 @@ export const measuredEvents = {
       unownedLanes: field.number("Lanes of the outbox that no live process holds."),
     },
   }),
+  "lag.measured": event({
+    level: "debug",
+    meaning: "The messages that a consumer has not handled yet were counted, by one of its workers.",
+    fields: {
+      consumer: field.text("Name of the consumer."),
+      topic: field.textOrNull("Topic of the messages. Null if the transport cannot tell its topics apart."),
+      waiting: field.numberOrNull("Number of messages. Null if it is unknown."),
+      oldestAgeMs: field.numberOrNull(
+        "For how long the oldest of them could have been handled, in milliseconds. Null if it is unknown.",
+      ),
+    },
+  }),
+  "lag.unknown": event({
+    level: "warn",
+    meaning: "It could not be measured how far consumers are behind. Their metrics are removed until it can.",
+    fields: { failures: field.number("Number of failures in a row."), error },
+  }),
   "pool.measured": event({
     level: "debug",
     meaning: "The database connections of this process were counted.",

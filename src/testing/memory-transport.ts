@@ -10,6 +10,8 @@ import {
   type Consumption,
   type DeadLetterNote,
   type Delivery,
+  type Lag,
+  type PlannedGroup,
   type PublishOptions,
   type PublishOutcome,
   type Subscription,
@@ -135,6 +137,16 @@ export class MemoryTransport implements Transport {
     return this.#findGroups(group).reduce((sum, one) => sum + one.backlog, 0);
   }
 
+  /** Reports each group that ever subscribed. Its topics are not told apart. */
+  async lags(groups: readonly PlannedGroup[]): Promise<readonly Lag[]> {
+    if (this.#down) throw unreachableError();
+    return groups.flatMap(({ service, group }) => {
+      const waiting = this.#groups.get(groupId(service, group))?.backlog;
+      if (waiting === undefined) return [];
+      return [{ group, topic: null, waiting, oldestAgeSeconds: waiting === 0 ? 0 : ("unknown" as const) }];
+    });
+  }
+
   /** Publishes bytes to the topic as other software would. */
   putForeign(topic: string, body: Uint8Array): void {
     const { message, flaw } = fromWire({ body, headers: {}, topic, key: null });
@@ -177,7 +189,7 @@ export class MemoryTransport implements Transport {
   }
 
   #group({ group: name, service, ordered }: Subscription): MemoryGroup {
-    const id = `${service}\n${name}`;
+    const id = groupId(service, name);
     const known = this.#groups.get(id);
     if (known !== undefined) return known;
     const saveDeadLetter = (message: Message, body: Uint8Array | undefined, note: DeadLetterNote): void =>
@@ -214,4 +226,8 @@ function isAtOrAfter({ writtenAt }: Message, from: TopicRequest["from"]): boolea
 
 function unreachableError(why = "it is closed, or the test has called goDown()"): SagaboxError {
   return new SagaboxError("TRANSPORT_UNREACHABLE", `The memory transport does not answer: ${why}.`);
+}
+
+function groupId(service: string, group: string): string {
+  return `${service}\n${group}`;
 }

@@ -23,6 +23,7 @@ export {
   type TopicRequest,
   type Transport,
 } from "./transport.ts";
+export { addParkedLags, combineMeasured, completeLags, type Lag, type Measured } from "./lag.ts";
 export {
   contentType,
   fromWire,

@@ -2,6 +2,7 @@ import { SagaboxError } from "../errors/index.ts";
 import type { Message, MessageKind } from "../message/index.ts";
 import type { Database, Param, Statement } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
+import type { Lag } from "./lag.ts";
 
 /**
  * The outcome of publishing one message. `unknown` means the broker may have stored it; the message is sent again.
@@ -87,6 +88,11 @@ export interface Transport {
    * A missing topic is unknown, not 0.
    */
   depths?(topics: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /**
+   * Reports how far these groups are behind, also groups without a member in this process. A value that the broker does
+   * not report is "unknown"; a topic may be left out, which means the same.
+   */
+  lags?(groups: readonly PlannedGroup[]): Promise<readonly Lag[]>;
   /** The objects and permissions that these groups need at the broker. Does not contact the broker. */
   declares?(groups: readonly PlannedGroup[]): BrokerTopology;
 }

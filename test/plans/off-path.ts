@@ -81,10 +81,16 @@ export const OFF_PATH: Readonly<Record<string, string>> = {
     "outbox.depths",
     "outbox.letters",
     "outbox.queued",
+    "queue.lag",
     "inbox.stats",
     "saga.measure",
     "saga.orphans",
     "inbox.forget_suspects",
+  ]),
+  ...because("read and write how far consumers are behind: one row for each", [
+    "inbox.lag_claim",
+    "inbox.lag_read",
+    "inbox.lag_store",
   ]),
   ...because("send a window of the archive again", [
     "outbox.keep_writers_out",

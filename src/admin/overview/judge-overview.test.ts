@@ -29,8 +29,9 @@ const consumer: ConsumerOverview = {
   topics: 1,
   waiting: exactly(7),
   failed: 0,
-  oldestDueSeconds: 3,
+  oldestAgeSeconds: 3,
   ownedLanes: 256,
+  lags: [],
 };
 const problems = (change: Partial<Facts>) =>
   judgeOverview({ ...well, ...change }).problems.map(({ what, command }) => `${what} → ${command}`);
@@ -87,7 +88,7 @@ test("each problem names the command that shows more of it", () => {
     sagas: { ...well.sagas, failed: 3 },
     consumers: [
       { ...consumer, ownedLanes: 0 },
-      { ...consumer, name: "stock", oldestDueSeconds: 400 },
+      { ...consumer, name: "stock", oldestAgeSeconds: 400 },
     ],
   });
   expect(told).toEqual([
@@ -99,6 +100,22 @@ test("each problem names the command that shows more of it", () => {
     "100000 or more dead letter(s) are open; 1 key(s) stand still behind one → sagabox dlq list",
     "3 saga(s) wait for a person's decision → sagabox saga stuck",
   ]);
+});
+
+test("a consumer whose lag is unknown is no problem, unless what is known of it is one", () => {
+  const unknown = { ...consumer, waiting: "unknown", oldestAgeSeconds: "unknown" } as const;
+  expect(problems({ consumers: [unknown, { ...unknown, ownedLanes: 0 }] })).toEqual([]);
+  expect(problems({ consumers: [{ ...unknown, waiting: exactly(10_000) }] })).toEqual([]);
+  expect(problems({ consumers: [{ ...unknown, waiting: exactly(10_001) }] })).toEqual([
+    "consumer mail is behind: 10001 wait, the oldest for an unknown time → sagabox inbox stats",
+  ]);
+  expect(problems({ consumers: [{ ...unknown, oldestAgeSeconds: 400 }] })).toEqual([
+    "consumer mail is behind by 7 min → sagabox inbox stats",
+  ]);
+});
+
+test("a consumer without lanes here is not said to run nowhere", () => {
+  expect(problems({ consumers: [{ ...consumer, ownedLanes: null }] })).toEqual([]);
 });
 
 test.each([

@@ -1,3 +1,4 @@
+import { waitingText } from "./consumer-lag.ts";
 import type { Facts } from "./overview.ts";
 import { ageText, describeUnreadLanes } from "./unread-lanes.ts";
 
@@ -16,6 +17,8 @@ export interface Verdict {
 const LATE_SECONDS = 60;
 // A consumer may be slower.
 const CONSUMER_LATE_SECONDS = 300;
+// Where the age is unknown, only the number can show that a consumer is behind. The alerts have the same limits.
+const MANY_WAITING = 10_000;
 
 /** Lists the problems, worst first. Pure. */
 export function judgeOverview(facts: Facts): Verdict {
@@ -67,15 +70,21 @@ function* relayProblems({ outbox, lanes, hasRun, unreadLanes }: Facts): Generato
 }
 
 function* consumerProblems({ consumers }: Facts): Generator<Problem> {
-  for (const { name, waiting, ownedLanes, oldestDueSeconds } of consumers) {
-    if (waiting.count > 0 && ownedLanes === 0) {
+  for (const { name, waiting, ownedLanes, oldestAgeSeconds } of consumers) {
+    const count = waiting === "unknown" ? 0 : waiting.count;
+    if (count > 0 && ownedLanes === 0) {
       yield {
-        what: `${countText(waiting)} message(s) wait for consumer ${name}, which runs nowhere`,
+        what: `${waitingText(waiting)} message(s) wait for consumer ${name}, which runs nowhere`,
         command: "sagabox doctor",
       };
-    } else if ((oldestDueSeconds ?? 0) > CONSUMER_LATE_SECONDS) {
+    } else if (oldestAgeSeconds !== "unknown" && oldestAgeSeconds > CONSUMER_LATE_SECONDS) {
       yield {
-        what: `consumer ${name} is behind by ${ageText(oldestDueSeconds ?? 0)}, ${countText(waiting)} wait`,
+        what: `consumer ${name} is behind by ${ageText(oldestAgeSeconds)}${count === 0 ? "" : `, ${waitingText(waiting)} wait`}`,
+        command: "sagabox inbox stats",
+      };
+    } else if (oldestAgeSeconds === "unknown" && count > MANY_WAITING) {
+      yield {
+        what: `consumer ${name} is behind: ${waitingText(waiting)} wait, the oldest for an unknown time`,
         command: "sagabox inbox stats",
       };
     }

@@ -1,4 +1,7 @@
+import { readStoredLags } from "../../inbox/index.ts";
 import { quoteSchema, type Database } from "../../storage/index.ts";
+import { measureQueueLags } from "../../transports/postgres/index.ts";
+import { chooseLags, type ConsumerLag, summarizeLags } from "./consumer-lag.ts";
 import { judgeOverview, type Verdict } from "./judge-overview.ts";
 import { overviewStatements } from "./statements.ts";
 import { findUnreadLanes, type UnreadLane } from "./unread-lanes.ts";
@@ -9,15 +12,13 @@ export interface BoundedCount {
   readonly exact: boolean;
 }
 
-export interface ConsumerOverview {
+export interface ConsumerOverview extends ConsumerLag {
   readonly name: string;
   readonly topics: number;
-  readonly waiting: BoundedCount;
+  /** Messages in the queue of PostgreSQL that failed and wait for a retry. */
   readonly failed: number;
-  /** Age of the oldest due delivery in seconds. */
-  readonly oldestDueSeconds: number | null;
-  /** Number of lanes owned by running workers. */
-  readonly ownedLanes: number;
+  /** Number of lanes owned by running workers; null if its transport has no lanes here. */
+  readonly ownedLanes: number | null;
 }
 
 export interface WorkerOverview {
@@ -76,7 +77,7 @@ async function readFacts(database: Database, schema: string): Promise<Facts> {
   const [traces] = (await database.run<{ has_run: boolean }>(sql.traces)).rows;
   const lanes = (await database.run<LaneRow>(sql.lanes)).rows;
   const workers = (await database.run<WorkerRow>(sql.workers)).rows;
-  const consumers = (await database.run<ConsumerRow>(sql.consumers, [MAX_COUNTED])).rows;
+  const groups = (await database.run<ConsumerRow>(sql.consumers, [MAX_COUNTED])).rows;
   const sagas = (await database.run<{ status: string; count: number }>(sql.sagas, [MAX_COUNTED])).rows;
   const relay = lanes.filter(({ scope }) => scope === RELAY_SCOPE);
   const inStatus = (...names: string[]): number =>
@@ -107,22 +108,51 @@ async function readFacts(database: Database, schema: string): Promise<Facts> {
       goneSeconds: row.live ? null : roundSeconds(row.gone_seconds),
       relayLanes: sum(relay.filter(({ worker }) => worker === row.worker).map((lane) => lane.lanes)),
     })),
-    consumers: consumers.map((row) => ({
-      name: row.name,
-      topics: row.topics,
-      waiting: { count: row.waiting, exact: row.exact },
-      failed: row.failed,
-      oldestDueSeconds: roundSeconds(row.oldest_due_seconds),
-      ownedLanes: sum(
-        lanes.filter(({ scope, worker }) => scope === row.id && worker !== null).map((lane) => lane.lanes),
-      ),
-    })),
+    consumers: await readConsumers(database, schema, groups, lanes),
     sagas: {
       running: inStatus("started", "running", "completing"),
       compensating: inStatus("compensating"),
       failed: inStatus("failed"),
     },
   };
+}
+
+async function readConsumers(
+  database: Database,
+  schema: string,
+  groups: readonly ConsumerRow[],
+  lanes: readonly LaneRow[],
+): Promise<readonly ConsumerOverview[]> {
+  const queued = await measureQueueLags(database, schema);
+  const stored = await readStoredLags(database, schema);
+  const known = groups.map((row): ConsumerOverview => ({
+    name: row.name,
+    topics: row.topics,
+    failed: row.failed,
+    ownedLanes: sum(
+      lanes.filter(({ scope, worker }) => scope === row.id && worker !== null).map((lane) => lane.lanes),
+    ),
+    ...summarizeLags(
+      chooseLags(
+        queued.filter(({ group }) => group === row.name),
+        stored.find(({ consumer }) => consumer === row.name),
+      ),
+    ),
+  }));
+  // A transport that keeps the order of retries itself has no tables here.
+  const others = stored
+    .filter(({ consumer }) => !groups.some(({ name }) => name === consumer))
+    .map((measured): ConsumerOverview => {
+      const lag = summarizeLags(chooseLags([], measured));
+      const base = { name: measured.consumer, failed: 0, ownedLanes: null };
+      return { ...base, topics: measured.lags.length, ...lag };
+    });
+  // A broker's topics are not subscribed here, but they are in the measurement.
+  return [...known, ...others].map((one) => ({ ...one, topics: Math.max(one.topics, countTopics(one)) }));
+}
+
+function countTopics({ lags }: ConsumerOverview): number {
+  return lags.filter(({ topic }) => topic !== null).length;
 }
 
 function sum(numbers: readonly number[]): number {
@@ -161,9 +191,6 @@ interface WorkerRow {
 interface ConsumerRow {
   readonly id: number;
   readonly name: string;
-  readonly waiting: number;
   readonly failed: number;
-  readonly exact: boolean;
   readonly topics: number;
-  readonly oldest_due_seconds: number | null;
 }

@@ -5,12 +5,12 @@ const seconds = (expression: string): string =>
   `(extract(epoch from clock_timestamp() - ${expression}))::double precision`;
 
 // Age of the oldest due row, from the first four rows of each lane.
-const oldestDue = (schema: string, table: "outbox" | "queue", lanes: string): string =>
+const oldestDue = (schema: string): string =>
   `select ${seconds("min(head.due_at)")}
-     from ${lanes} as lane (number)
+     from generate_series(0, 255) as lane (number)
     cross join lateral (
-      select due_at from ${schema}.${table}
-       where ${table}.lane = lane.number and due_at < 'infinity'
+      select due_at from ${schema}.outbox
+       where outbox.lane = lane.number and due_at < 'infinity'
        order by seq limit 4) as head
     where head.due_at <= clock_timestamp()`;
 
@@ -59,7 +59,7 @@ export function overviewStatements(schema: string) {
               count(*) filter (where attempts > 0 and due_at < 'infinity')::integer as failed,
               count(*) filter (where attempts >= 3 and due_at < 'infinity')::integer as stubborn,
               count(*) < $1::integer as exact,
-              (${oldestDue(schema, "outbox", "generate_series(0, 255)")}) as oldest_due_seconds,
+              (${oldestDue(schema)}) as oldest_due_seconds,
               (select count(*)::integer from later) as scheduled,
               (select ${seconds("due_at")} from ${schema}.scheduled order by due_at, id limit 1) as schedule_late_seconds
          from seen`,
@@ -97,18 +97,19 @@ export function overviewStatements(schema: string) {
         order by worker
         limit 500`,
     ),
+    // Reads the lanes of each consumer by primary key.
     consumers: defineStatement(
       "sagabox.overview.consumers",
-      `select one.id, one.name, depth.waiting, depth.failed, depth.exact, depth.topics,
-              (${oldestDue(schema, "queue", "generate_series(one.id * 256, one.id * 256 + 255)")}) as oldest_due_seconds
+      `select one.id, one.name,
+              (select count(*)::integer from ${schema}.subscription where group_id = one.id) as topics,
+              (select count(*) filter (where attempts > 0)::integer
+                 from (select row.attempts
+                         from generate_series(one.id * 256, one.id * 256 + 255) as lane (number)
+                        cross join lateral (
+                          select attempts from ${schema}.queue
+                           where queue.lane = lane.number and due_at < 'infinity' order by seq) as row
+                        limit $1::integer) as counted) as failed
          from (select id, name from ${schema}.consumer_group order by name limit 500) as one
-        cross join lateral (
-          select count(*)::integer as waiting, count(*) filter (where attempts > 0)::integer as failed,
-                 count(*) < $1::integer as exact,
-                 (select count(*)::integer from ${schema}.subscription where group_id = one.id) as topics
-            from (select attempts from ${schema}.queue
-                   where lane between one.id * 256 and one.id * 256 + 255 and due_at < 'infinity'
-                   limit $1::integer) as row) as depth
         order by one.name`,
     ),
     sagas: defineStatement(

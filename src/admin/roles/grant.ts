@@ -12,6 +12,7 @@ export const schemaObjects = {
   consumer_group: "table",
   subscription: "table",
   retired_subscription: "table",
+  consumer_lag: "table",
   queue: "table",
   member: "table",
   relay_lane: "table",

@@ -35,6 +35,7 @@ export const viewerGrants: readonly Grant[] = [
   })),
   { on: "consumer_group", can: { select: "all" }, why: "sees the consumers" },
   { on: "subscription", can: { select: "all" }, why: "sees their subscriptions" },
+  { on: "consumer_lag", can: { select: "all" }, why: "sees how far each consumer is behind" },
   { on: "receipt", can: { select: "all" }, why: "sees when each message was sent" },
   { on: "member", can: { select: "all" }, why: "sees running processes" },
   {

@@ -22,9 +22,22 @@ const laneGrants: readonly Grant[] = [
   },
 ];
 
+/** Rights to measure how far consumers are behind, for every worker. */
+const lagGrants: readonly Grant[] = [
+  {
+    on: "consumer_lag",
+    can: { select: "all", insert: "all", update: ["transport", "claimed_at", "measured_at", "lags"] },
+    why: "stores how far each consumer is behind",
+  },
+  { on: "consumer_group", can: { select: ["id", "name"] }, why: "finds the consumer of each lane" },
+  { on: "subscription", can: { select: ["topic", "group_id"] }, why: "finds the topics of each consumer" },
+  { on: "queue", can: { select: ["lane", "seq", "topic", "due_at"] }, why: "counts waiting messages" },
+];
+
 /** Sending. It moves the narrow rows and cannot change a message. */
 const relayGrants: readonly Grant[] = [
   ...laneGrants,
+  ...lagGrants,
   { on: "message", can: { select: "all" }, why: "reads what it sends" },
   {
     on: "outbox",
@@ -57,6 +70,7 @@ const relayGrants: readonly Grant[] = [
 /** Handling what arrives, retries and dead letters included. */
 const consumerGrants: readonly Grant[] = [
   ...laneGrants,
+  ...lagGrants,
   { on: "message", can: { select: "all" }, why: "reads what is delivered" },
   { on: "blob_chunk", can: { select: "all" }, why: "reads large payloads, where the store is this database" },
   { on: "consumer_group", can: { select: "all", insert: "all" }, why: "creates its group" },

@@ -1,4 +1,4 @@
-import { ageText, countText, type Overview, readOverview } from "../../admin/index.ts";
+import { ageText, countText, type Overview, readOverview, waitingText } from "../../admin/index.ts";
 import { printable } from "../../telemetry/index.ts";
 import { type Command, DONE, FOUND, UsageError } from "../command.ts";
 import { jsonText, table } from "../print.ts";
@@ -9,9 +9,12 @@ export const status: Command = {
   name: "status",
   summary: "Show the state of everything on one screen: problems first, with the command that shows more.",
   usage: ["status [--watch [seconds]] [--check] [--schema <name>] [--json]"],
-  details: `Waiting, failed and scheduled messages, the age of the oldest, the workers and their lanes, the backlog of each consumer, dead
-letters and sagas. Counts stop at 100000 ("or more"), so it is cheap enough to run often. Consumers with another database
-are not shown. Without a running relay the state is never healthy.
+  details: `Waiting, failed and scheduled messages, the age of the oldest, the workers and their lanes, how far each consumer is behind,
+dead letters and sagas. Counts stop at 100000 ("or more") or become estimates ("about"), so it is cheap enough to run
+often. Consumers with another database are not shown. Without a running relay the state is never healthy.
+
+With a broker, a worker of the consumer measures what waits there every 15 seconds. What was not measured for a minute, or
+what the broker does not report, is "unknown".
 
 --check exits with 3 if there is a problem. The viewer role is sufficient.
 
@@ -74,17 +77,26 @@ function factLines({ at, schema, outbox, deadLetters, lanes, sagas }: Overview):
   ];
 }
 
+/** One row for each consumer, and one below it for each topic if it has several. */
 function consumerTable({ consumers }: Overview, columns: number | undefined): string[] {
   if (consumers.length === 0) return [];
-  const rows = consumers.map((one) => [
-    one.name,
-    one.topics,
-    countText(one.waiting),
-    one.failed,
-    one.oldestDueSeconds === null ? null : ageText(one.oldestDueSeconds),
-    one.ownedLanes,
+  const rows = consumers.flatMap((one) => [
+    [one.name, one.topics, waitingText(one.waiting), one.failed, oldestText(one), one.ownedLanes],
+    ...(one.lags.length > 1 ? one.lags : []).map((lag) => [
+      `  ${lag.topic ?? "other topics"}`,
+      null,
+      waitingText(lag.waiting),
+      null,
+      oldestText(lag),
+      null,
+    ]),
   ]);
-  return ["", table(["consumer", "topics", "waiting", "failed", "oldest due", "lanes owned"], rows, columns)];
+  return ["", table(["consumer", "topics", "waiting", "failed", "oldest", "lanes owned"], rows, columns)];
+}
+
+function oldestText({ oldestAgeSeconds }: Pick<Overview["consumers"][number], "oldestAgeSeconds">) {
+  if (oldestAgeSeconds === "unknown") return oldestAgeSeconds;
+  return oldestAgeSeconds === 0 ? null : ageText(oldestAgeSeconds);
 }
 
 function workerTable({ workers }: Overview, columns: number | undefined): string[] {

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 import { decideAdmission } from "./admission.ts";
-import { estimate } from "./depths.ts";
 
 const depths = new Map([
   ["full", 100],
@@ -29,10 +28,4 @@ test("A16: the policy drop names the full topics only", () => {
     kind: "drop",
     full: new Map([["full", { topic: "full", depth: 100, limit: 100 }]]),
   });
-});
-
-test("a depth is exact if the table was read, else extrapolated, but never from a few rows", () => {
-  expect(estimate({ topic: "t", seen: 7, percent: 100 })).toBe(7);
-  expect(estimate({ topic: "t", seen: 400, percent: 2 })).toBe(20_000);
-  expect(estimate({ topic: "t", seen: 9, percent: 2 })).toBe(9);
 });

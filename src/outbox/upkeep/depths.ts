@@ -1,24 +1,16 @@
+import { estimateRows, type Sample } from "../../lanes/index.ts";
 import { systemClock, withDeadline } from "../../runtime/index.ts";
 import { type Database, quoteSchema, SessionHolder } from "../../storage/index.ts";
 import { depthStatements } from "./statements.ts";
 
 export type DepthByTopic = ReadonlyMap<string, number>;
 
-export interface SampledTopic {
+interface SampledTopic extends Sample {
   readonly topic: string;
-  readonly seen: number;
-  /** Percentage of the table that was read. */
-  readonly percent: number;
 }
 
 const FRESH_MS = 1_000;
 const PATIENCE_MS = 500;
-const TRUSTED_ROWS = 10;
-
-/** Pure: extrapolates a sample. Fewer than ten rows may be chance: they are counted, not multiplied. */
-export function estimate({ seen, percent }: SampledTopic): number {
-  return percent >= 100 || seen < TRUSTED_ROWS ? seen : Math.round((seen * 100) / percent);
-}
 
 /**
  * Counts waiting messages per topic: unsent, or not yet handled by a consumer group. Reads at most once a
@@ -55,7 +47,7 @@ export class Depths {
     const session = await this.#holder.get();
     const { rows } = await session.run<SampledTopic>(this.#sql.depths);
     const known = new Map<string, number>();
-    for (const row of rows) known.set(row.topic, (known.get(row.topic) ?? 0) + estimate(row));
+    for (const row of rows) known.set(row.topic, (known.get(row.topic) ?? 0) + estimateRows(row));
     this.#known = known;
     this.#readAtMs = systemClock.monotonicMs();
   }
@@ -105,7 +97,7 @@ export async function measureBacklog(database: Database, schema: string): Promis
  */
 export async function measureQueue(database: Database, schema: string): Promise<ReadonlyMap<string, number>> {
   const { rows } = await database.run<SampledTopic>(depthStatements(quoteSchema(schema)).queued);
-  return new Map(rows.map((row) => [row.topic, estimate(row)]));
+  return new Map(rows.map((row) => [row.topic, estimateRows(row)]));
 }
 
 /** Returns the consumers and types with the most open dead letters, at most fifty. */

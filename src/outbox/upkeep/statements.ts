@@ -1,20 +1,6 @@
+import { sampleSql } from "../../lanes/index.ts";
 import { defineStatement } from "../../storage/index.ts";
 import { STORED_COLUMNS } from "../outgoing.ts";
-
-/** Pages of 8 kB that a count reads: about 35,000 rows, a few milliseconds. */
-const PAGES = 500;
-
-// Up to PAGES the whole table is read and the count is exact; a larger table is sampled.
-function sampleSql(schema: string, table: "outbox" | "queue", columns: string): string {
-  return `${table}_size as materialized (
-         select least(100, 100.0 * ${PAGES} / greatest(1, pg_relation_size('${schema}.${table}') / 8192))::real as percent
-       ), ${table}_waiting as (
-         select size.percent, row.*
-           from ${table}_size as size
-          cross join lateral (
-            select ${columns} from ${schema}.${table} tablesample system (size.percent) where due_at < 'infinity') as row
-       )`;
-}
 
 /** Statements that count waiting messages. */
 export function depthStatements(schema: string) {

@@ -33,6 +33,18 @@ begin
 end
 $$;
 
+-- ── consumer_lag ────────────────────────────────────────────────────────────────────────────────────
+-- How far each consumer is behind, as one of its workers last measured it. For `sagabox status`, which cannot ask a
+-- broker, and for the metrics of the other workers. A worker claims the row before it measures, so that one does at a
+-- time.
+create table {schema}.consumer_lag (
+  consumer     text        not null primary key,
+  transport    text        not null,
+  claimed_at   timestamptz not null,
+  measured_at  timestamptz,        -- null: not measured yet
+  lags         text        not null default '[]' -- JSON: one entry per topic; a value of null is unknown
+) with (vacuum_truncate = off);
+
 -- ── queue ───────────────────────────────────────────────────────────────────────────────────────────
 -- Deliveries of the PostgreSQL transport: one narrow row per message and consumer group, and failed messages of a key
 -- that wait beside a broker. It has the columns of `outbox`, so one reader serves both; see there for their meaning and
@@ -165,6 +177,9 @@ begin
     delete from {schema}.queue as row
      where row.lane between in_group * 256 and in_group * 256 + 255
     returning row.message_id
+  ), unmeasured as (
+    delete from {schema}.consumer_lag
+     where consumer = (select name from {schema}.consumer_group where id = in_group)
   ), given_up as (
     update {schema}.dead_letter as letter set closed_as = 'discarded'
       from {schema}.consumer_group as own

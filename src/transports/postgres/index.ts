@@ -5,3 +5,4 @@ export { postgres, PostgresTransport } from "./postgres-transport.ts";
 export { retireGroup, type RetiredGroup } from "./postgres-transport.ts";
 export type { ParkedMessage, ParkedKeys } from "./parked-keys.ts";
 export type { PostgresTransportOptions } from "./options.ts";
+export { measureQueueLags } from "./lag.ts";

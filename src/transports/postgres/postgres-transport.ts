@@ -15,14 +15,17 @@ import type {
   Consumption,
   Delivery,
   HomeDatabase,
+  Lag,
   LocalHop,
   LocalTransport,
+  PlannedGroup,
   PublishOptions,
   PublishOutcome,
   Subscription,
   TopicRequest,
 } from "../../transport/index.ts";
 import { blockLocalHops, readHorizon } from "./block-local-hops.ts";
+import { measureQueueLags } from "./lag.ts";
 import {
   postgresSettings,
   type PostgresTransportOptions,
@@ -119,6 +122,15 @@ export class PostgresTransport implements LocalTransport {
     const home = this.#requireHome();
     const { id } = await subscribeGroup(home.database, home.schema, group, []);
     return new ParkedKeys(home, id, (lanes) => this.#wakeUp?.notifyNow(lanes));
+  }
+
+  async lags(groups: readonly PlannedGroup[]): Promise<readonly Lag[]> {
+    const { database, schema } = this.#requireHome();
+    return measureQueueLags(
+      database,
+      schema,
+      groups.map(({ group }) => group),
+    );
   }
 
   hint(lanes: readonly number[] | undefined, changed = false): void {

@@ -7,6 +7,7 @@ import {
   pastLocks,
   sameRow,
   sameStream,
+  sampleSql,
 } from "../../lanes/index.ts";
 import { SETTLE_LOCK_WAIT_MS, defineStatement } from "../../storage/index.ts";
 
@@ -241,6 +242,55 @@ export function deliveryStatements(schema: string) {
       `with ${pastLocks(schema, "queue", settled)},
             ${retrySql("(row.lane, row.seq) in (select lane, seq from going)")}
        ${answer}, ${LEFT_OUT}`,
+    ),
+  };
+}
+
+/** How many rows of a lane are read to find the oldest ones. */
+const FIRST_ROWS = 16;
+
+/** The statement that measures how far groups are behind. */
+export function lagStatements(schema: string) {
+  return {
+    // Each lane is read by primary key from its first row, whatever the statistics say. A dead-lettered row that blocks
+    // its key does not wait itself.
+    measure: defineStatement(
+      "sagabox.queue.lag",
+      `with moment as materialized (
+         select clock_timestamp() as at
+       ), wanted as materialized (
+         select id, name from ${schema}.consumer_group
+          where $1::text is null or name = any($1::text::text[])
+          order by name limit 500
+       ), first_row as materialized (
+         select wanted.id as group_id, lane.number as lane, row.topic, row.due_at
+           from wanted
+          cross join lateral generate_series(wanted.id * 256, wanted.id * 256 + 255) as lane (number)
+          cross join lateral (
+            select topic, due_at from ${schema}.queue
+             where queue.lane = lane.number order by seq limit ${FIRST_ROWS}) as row
+       ), longer as materialized (
+         select distinct group_id
+           from (select group_id from first_row group by group_id, lane having count(*) = ${FIRST_ROWS}) as lane
+       ), counted as materialized (
+         select group_id, topic, count(*) filter (where due_at < 'infinity')::integer as counted,
+                (extract(epoch from moment.at - min(due_at) filter (where due_at <= moment.at)))::double precision
+                as oldest_seconds
+           from first_row, moment
+          group by group_id, topic, moment.at
+       ), ${sampleSql(schema, "queue", "topic, lane / 256 as group_id")}, sampled as materialized (
+         select group_id, topic, count(*)::integer as seen from queue_waiting group by group_id, topic
+       )
+       select wanted.name as consumer, known.topic, coalesce(counted.counted, 0) as counted,
+              wanted.id not in (select group_id from longer) as is_complete, coalesce(sampled.seen, 0) as seen,
+              (select percent::double precision from queue_size) as percent, counted.oldest_seconds
+         from wanted
+         join (select group_id, topic from ${schema}.subscription
+               union select group_id, topic from counted
+               union select group_id, topic from sampled) as known on known.group_id = wanted.id
+         left join counted using (group_id, topic)
+         left join sampled using (group_id, topic)
+        order by wanted.name, known.topic`,
     ),
   };
 }

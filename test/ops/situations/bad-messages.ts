@@ -59,6 +59,7 @@ export async function badMessages(): Promise<Situation> {
       "DeadLetterNoticesFailing",
       "TransportPaused",
       "ConsumerBacklog",
+      "ConsumerBehind",
       "SagaFailed",
       "SagasStuck",
     ],

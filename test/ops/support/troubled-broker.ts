@@ -1,6 +1,6 @@
 import type { Message } from "sagabox";
 import { MemoryTransport } from "sagabox/testing";
-import type { PublishOptions, PublishOutcome } from "sagabox/transport";
+import type { Lag, PlannedGroup, PublishOptions, PublishOutcome } from "sagabox/transport";
 
 /** A broker that goes down, fills up, and has opinions about messages. */
 export class TroubledBroker extends MemoryTransport {
@@ -15,6 +15,17 @@ export class TroubledBroker extends MemoryTransport {
 
   depths(topics: readonly string[]): Promise<ReadonlyMap<string, number>> {
     return Promise.resolve(new Map(topics.map((topic) => [topic, this.waiting.get(topic) ?? 0])));
+  }
+
+  /** What waits has an unknown age. */
+  override async lags(groups: readonly PlannedGroup[]): Promise<readonly Lag[]> {
+    await super.lags(groups); // fails while it is down
+    return groups.flatMap(({ group, topics }) =>
+      topics.map(({ topic }): Lag => {
+        const waiting = this.waiting.get(topic) ?? 0;
+        return { group, topic, waiting, oldestAgeSeconds: waiting === 0 ? 0 : "unknown" };
+      }),
+    );
   }
 
   override async publish(

@@ -137,7 +137,7 @@ export class MemoryTransport implements Transport {
     return this.#findGroups(group).reduce((sum, one) => sum + one.backlog, 0);
   }
 
-  /** Reports each group that ever subscribed. Its topics are not told apart. */
+  /** Reports each group that ever subscribed, all its topics together. */
   async lags(groups: readonly PlannedGroup[]): Promise<readonly Lag[]> {
     if (this.#down) throw unreachableError();
     return groups.flatMap(({ service, group }) => {

@@ -63,6 +63,7 @@ export {
 } from "./explain/explain.ts";
 export type { NextStep } from "./explain/judge-saga.ts";
 export { explainMessage, type Explanation } from "./explain/explain-message.ts";
+export { findUnfinishedPaths, showFlow, type FlowView } from "./flows/flow-paths.ts";
 export { stepFailureText } from "./sagas/list-sagas.ts";
 export { listIncidents, type Incident, type IncidentFilter } from "./sagas/list-sagas.ts";
 export { createSagaAdmin, type SagaAdmin } from "./sagas/saga-admin.ts";

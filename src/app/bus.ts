@@ -94,7 +94,7 @@ export class Bus {
   /** Deduplicates messages in a consumer loop of your own, so that each one takes effect exactly once. */
   readonly inbox: Inbox;
   /** Watches declared event flows and returns the path of a correlation id. */
-  readonly flows: Pick<Flows, "watch" | "paths" | "unfinished">;
+  readonly flows: Pick<Flows, "watch" | "paths" | "unfinished" | "declarations">;
   /** Lists, shows and repairs saga instances. */
   readonly sagas: BusSagas;
   /** Lists, replays, edits and discards dead letters. */

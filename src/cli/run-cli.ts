@@ -108,6 +108,7 @@ const loaders: Readonly<Record<string, () => Promise<Command>>> = {
   republish: async () => (await import("./commands/republish.ts")).republish,
   dlq: async () => (await import("./commands/dlq.ts")).dlq,
   saga: async () => (await import("./commands/saga.ts")).saga,
+  flow: async () => (await import("./commands/flow.ts")).flow,
   explain: async () => (await import("./commands/explain.ts")).explain,
   verify: async () => (await import("./commands/verify.ts")).verify,
   doctor: async () => (await import("./commands/doctor.ts")).doctor,

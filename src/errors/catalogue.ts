@@ -108,6 +108,7 @@ export const catalogue = {
   PRIVACY_SUBJECT_BUSY: "A data subject cannot be erased, because sagas about them are still running.",
 
   FLOW_INVALID: "A flow was declared with events or reactions that contradict each other.",
+  FLOW_PATH_NOT_FOUND: "No event of a watched flow was recorded under this correlation id.",
 
   LISTEN_FAILED: "The server for health and metrics cannot listen on its address.",
   BUS_NOT_RUNNING: "The operation needs a running bus.",

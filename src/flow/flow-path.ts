@@ -53,6 +53,12 @@ export async function readFlowPaths(
   return correlationIds.flatMap((id) => buildPath(flow, events.get(id) ?? []) ?? []);
 }
 
+/** Builds the paths of the recorded events of one correlation id: one for each of the flows that has events. */
+export function buildPaths(flows: readonly Flow[], events: readonly RecordedEvent[]): readonly FlowPath[] {
+  const groups = groupBy(events, ({ flow }) => flow);
+  return flows.flatMap((flow) => buildPath(flow, groups.get(flow.name) ?? []) ?? []);
+}
+
 /** Builds the path of events that share a correlation id. Returns undefined when `events` is empty. */
 export function buildPath(flow: Flow, events: readonly RecordedEvent[]): FlowPath | undefined {
   const judgement = judgePath(flow, events);

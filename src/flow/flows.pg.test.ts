@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { temporaryDatabase } from "../../test/support/database.ts";
-import { orderFlow, recordedPath, type Seen } from "../../test/support/flows.ts";
+import { orderFlow, recordEvents, type Seen } from "../../test/support/flows.ts";
 import { HandlerRegistry } from "../inbox/index.ts";
 import { pgDatabase } from "../storage/index.ts";
 import { readFlowPath } from "./flow-path.ts";
@@ -16,25 +16,8 @@ async function setup() {
   const database = pgDatabase(pool);
   const flows = new Flows({ database, schema: "sagabox", registry: new HandlerRegistry() });
   flows.watch(orderFlow);
-  /** Inserts events as the watching consumer records them, dated `agoMs` milliseconds back. */
-  const record = async (correlationId: string, agoMs: number, ...seen: readonly Seen[]): Promise<void> => {
-    for (const event of recordedPath(...seen)) {
-      const caused = event.causationId === null ? null : `${correlationId}-${event.causationId}`;
-      await pool.query(
-        `insert into sagabox.flow_event (flow, message_id, correlation_id, type, causation_id, source, key, happened_at, recorded_at)
-         values ('order', $1, $2, $3, $4, $5, $2, $6, clock_timestamp() - $7 * interval '1 ms')`,
-        [
-          `${correlationId}-${event.messageId}`,
-          correlationId,
-          event.type,
-          caused,
-          event.source,
-          event.happenedAt,
-          agoMs,
-        ],
-      );
-    }
-  };
+  const record = (correlationId: string, agoMs: number, ...seen: readonly Seen[]): Promise<void> =>
+    recordEvents(pool, correlationId, agoMs, ...seen);
   const count = async (where: string): Promise<number> =>
     (await pool.query(`select 1 from sagabox.flow_event where ${where}`)).rowCount ?? 0;
   return { database, flows, record, count };

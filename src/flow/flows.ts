@@ -2,8 +2,8 @@ import { SagaboxError } from "../errors/index.ts";
 import type { HandlerOptions, HandlerRegistry } from "../inbox/index.ts";
 import { type Duration, milliseconds, rejectUnknownKeys, text, wholeNumber } from "../options/index.ts";
 import { type Database, quoteSchema, toArrayLiteral } from "../storage/index.ts";
-import { buildPath, type FlowPath, readFlowPaths, readRecordedEvents } from "./flow-path.ts";
-import { type Flow, groupBy } from "./flow.ts";
+import { buildPaths, type FlowPath, readFlowPaths, readRecordedEvents } from "./flow-path.ts";
+import type { Flow } from "./flow.ts";
 import { flowStatements } from "./statements.ts";
 
 export interface UnfinishedOptions {
@@ -45,23 +45,18 @@ export class Flows {
   /** Reads the paths of a correlation id: one for each watched flow that has recorded events. */
   async paths(correlationId: string): Promise<readonly FlowPath[]> {
     const { database, schema } = this.#parts;
-    const events = groupBy(await readRecordedEvents(database, schema, correlationId), ({ flow }) => flow);
-    return [...this.#watched.values()].flatMap((flow) => buildPath(flow, events.get(flow.name) ?? []) ?? []);
+    return buildPaths(this.declarations(), await readRecordedEvents(database, schema, correlationId));
   }
 
   /** Finds paths that have not ended, or failed with an effect not undone. Per flow, longest idle first. */
   async unfinished(options: UnfinishedOptions = {}): Promise<readonly FlowPath[]> {
-    rejectUnknownKeys("flows.unfinished", options, ["idleFor", "flow", "limit"]);
-    const idleMs = milliseconds("flows.unfinished.idleFor", options.idleFor ?? "15m");
-    const limit = wholeNumber("flows.unfinished.limit", options.limit ?? 100, { min: 1, max: 10_000 });
     const { database, schema } = this.#parts;
-    const found: FlowPath[] = [];
-    for (const flow of options.flow === undefined ? this.#watched.values() : [options.flow]) {
-      for await (const path of findOpenPaths(database, schema, flow, { idleMs })) {
-        if (found.push(path) >= limit) return found;
-      }
-    }
-    return found;
+    return findUnfinished(database, schema, this.declarations(), options);
+  }
+
+  /** Lists the flows that this bus watches. */
+  declarations(): readonly Flow[] {
+    return [...this.#watched.values()];
   }
 
   /** Closes finished paths and deletes old ones. Resolves with the number of deleted events. */
@@ -108,23 +103,48 @@ export function watchFlow(
   }
 }
 
+/**
+ * Finds paths of the flows that have not ended, or failed with an effect not undone. Per flow, longest idle first.
+ * Throws OPTIONS_INVALID. With `isReadOnly` finished paths are not marked as closed.
+ */
+export async function findUnfinished(
+  database: Database,
+  schema: string,
+  flows: readonly Flow[],
+  options: UnfinishedOptions,
+  { isReadOnly = false } = {},
+): Promise<readonly FlowPath[]> {
+  rejectUnknownKeys("flows.unfinished", options, ["idleFor", "flow", "limit"]);
+  const idleMs = milliseconds("flows.unfinished.idleFor", options.idleFor ?? "15m");
+  const limit = wholeNumber("flows.unfinished.limit", options.limit ?? 100, { min: 1, max: 10_000 });
+  const found: FlowPath[] = [];
+  for (const flow of options.flow === undefined ? flows : [options.flow]) {
+    for await (const path of findOpenPaths(database, schema, flow, { idleMs, isReadOnly })) {
+      if (found.push(path) >= limit) return found;
+    }
+  }
+  return found;
+}
+
 const PAGE = 200;
 
 export interface OpenPathsOptions {
   /** Only paths without a new event for this many milliseconds. */
   readonly idleMs: number;
+  /** Leaves finished paths open. Default false. */
+  readonly isReadOnly?: boolean;
   readonly signal?: AbortSignal;
 }
 
 /**
  * Iterates over the unfinished paths of a flow, longest idle first. Finished paths found in the process are marked as
- * closed, so that later calls skip them.
+ * closed, so that later calls skip them, unless `isReadOnly` is set.
  */
 export async function* findOpenPaths(
   database: Database,
   schema: string,
   flow: Flow,
-  { idleMs, signal }: OpenPathsOptions,
+  { idleMs, isReadOnly = false, signal }: OpenPathsOptions,
 ): AsyncGenerator<FlowPath, void, undefined> {
   const sql = flowStatements(quoteSchema(schema));
   let cursor: IdleRow = { seen_at: "-infinity", correlation_id: "" };
@@ -134,7 +154,7 @@ export async function* findOpenPaths(
     const ids = rows.map(({ correlation_id }) => correlation_id);
     const paths = ids.length === 0 ? [] : await readFlowPaths(database, schema, flow, ids);
     const done = paths.filter(isOver).flatMap(({ steps }) => steps.map(({ messageId }) => messageId));
-    if (done.length > 0) await database.run(sql.close, [flow.name, toArrayLiteral(done)]);
+    if (done.length > 0 && !isReadOnly) await database.run(sql.close, [flow.name, toArrayLiteral(done)]);
     yield* paths.filter((path) => !isOver(path));
     const last = rows.at(-1);
     if (last === undefined || rows.length < PAGE) return;

@@ -95,9 +95,20 @@ export const rooms: Readonly<Record<string, Room>> = {
   admin: { rooms: [...upToSaga, "transports/postgres"] },
   // 7: the doors
   // The command line reads arguments and prints; what is done is an operation of admin, or of a bus that app makes.
-  // It opens the database, and it draws and reads the definitions of sagas, which needs no operation.
+  // It opens the database, and it draws and reads the definitions of sagas and flows, which needs no operation.
   cli: {
-    rooms: [...ground, "options", "telemetry", "storage", "saga", "app", "admin", "dashboard", "embedded"],
+    rooms: [
+      ...ground,
+      "options",
+      "telemetry",
+      "storage",
+      "saga",
+      "flow",
+      "app",
+      "admin",
+      "dashboard",
+      "embedded",
+    ],
   },
   dashboard: { rooms: ["admin", "errors", "runtime"] },
   testing: { rooms: [...upToAdmin, "embedded", "storage/drivers"] },

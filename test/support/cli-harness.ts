@@ -9,6 +9,7 @@ import { z } from "zod";
 import { readKeyRingFromEnvironment } from "../../src/privacy/index.ts";
 import { ada, Registered } from "./data-subjects.ts";
 import { someDeadLetters } from "./dead-letters.ts";
+import { recordEvents } from "./flows.ts";
 import { rolesHarness } from "./roles-harness.ts";
 import { cliInProcess, runCli } from "./run-cli.ts";
 import { orderSaga } from "./saga-service.ts";
@@ -78,6 +79,13 @@ export async function cliHarness() {
   for (const customerId of ["c-ada", "c-bob"]) {
     await bus.transaction((tx) => tx.publish(Registered, { ...ada, customerId }));
   }
+  await recordEvents(
+    harness.pool,
+    "stuck-order",
+    60_000,
+    { id: "1", type: "order.placed", source: "orders", at: 0 },
+    { id: "2", type: "stock.reserved", source: "stock", after: "1", at: 10 },
+  );
   const letters = await rows<{ id: string }>("select id::text from sagabox.dead_letter order by id");
   const told = await cliInProcess(["dlq", "groups", "--json"], { DATABASE_URL: harness.url });
   const { groups } = JSON.parse(told.stdout) as { groups: { fingerprint: string }[] };
@@ -189,6 +197,11 @@ export const cliSamples: Readonly<Record<string, readonly CliSample[]>> = {
       ),
     },
   ],
+  flow: [
+    { argv: ["stuck-order"] },
+    { argv: ["stuck-order", "--app", "<flow-app>"] },
+    { argv: ["unfinished", "--app", "<flow-app>", "--idle-for", "1s"] },
+  ],
   explain: [{ argv: ["<message>"], viewer: true }],
   verify: [{ argv: [] }],
   doctor: [{ argv: [], makesSchema: true }],
@@ -230,6 +243,7 @@ export function sampleFiles(): Fill {
   };
   return {
     "saga-app": fileURLToPath(new URL("./saga-service.ts", import.meta.url)),
+    "flow-app": fileURLToPath(new URL("./flow-service.ts", import.meta.url)),
     "topology-app": fileURLToPath(new URL("./topology-service.ts", import.meta.url)),
     "edited-file": file("edited.json", '{"n":1,"cause":7}'),
     "signal-file": file("signal.json", '{"id":"signalled"}'),

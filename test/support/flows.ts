@@ -1,3 +1,4 @@
+import type pg from "pg";
 import { event } from "sagabox";
 import { z } from "zod";
 import { flow, type RecordedEvent } from "../../src/flow/index.ts";
@@ -52,4 +53,29 @@ export function recordedPath(...seen: readonly Seen[]): RecordedEvent[] {
       recordedAt: happenedAt,
     };
   });
+}
+
+/** Inserts events as the watching consumer of `orderFlow` records them, dated `agoMs` milliseconds back. */
+export async function recordEvents(
+  pool: pg.Pool,
+  correlationId: string,
+  agoMs: number,
+  ...seen: readonly Seen[]
+): Promise<void> {
+  for (const event of recordedPath(...seen)) {
+    const caused = event.causationId === null ? null : `${correlationId}-${event.causationId}`;
+    await pool.query(
+      `insert into sagabox.flow_event (flow, message_id, correlation_id, type, causation_id, source, key, happened_at, recorded_at)
+       values ('order', $1, $2, $3, $4, $5, $2, $6, clock_timestamp() - $7 * interval '1 ms')`,
+      [
+        `${correlationId}-${event.messageId}`,
+        correlationId,
+        event.type,
+        caused,
+        event.source,
+        event.happenedAt,
+        agoMs,
+      ],
+    );
+  }
 }

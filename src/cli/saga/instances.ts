@@ -140,7 +140,6 @@ export function sagaText(saga: Omit<SagaDetail, "state">, columns?: number): str
     ["changed", saga.updatedAt],
     ["completed", saga.completedAt],
     ["trace", saga.traceId],
-    ["correlation id", saga.correlationId],
     ["parent", saga.parent === null ? null : `${saga.parent.id}, step ${saga.parent.step}`],
     ["input", jsonText(saga.input)],
   ];

@@ -125,6 +125,7 @@ export type {
   RecordedTurn,
   Replayed,
   ResultOptions,
+  ResultTarget,
   RunCtx,
   Saga,
   SagaBusOptions,

@@ -72,3 +72,12 @@ export async function placeOrder(bus: Bus, orderId: string, sku: string): Promis
   return `not possible: ${result.error}`;
 }
 // #endregion result
+
+// #region result-by-key
+/** Publishes the event that starts the saga, and waits for the saga by its key. */
+export async function requestOrder(bus: Bus, orderId: string, sku: string): Promise<string> {
+  await bus.transaction((tx) => tx.publish(OrderPlaced, { orderId, sku, paid: true }));
+  const { status } = await bus.sagas.result(fulfilOrder, { key: orderId }, { timeout: "10s" });
+  return status;
+}
+// #endregion result-by-key

@@ -20,6 +20,7 @@ import {
   instanceDiagram,
   instanceTimeline,
   type ResultOptions,
+  type ResultTarget,
   type SagaDefinition,
   type SagaResult,
 } from "../saga/index.ts";
@@ -57,16 +58,17 @@ export function busSagas({
     watch: (listener: (news: SagaNews) => void): (() => void) => sagaWatch.listen(listener),
     /**
      * Waits until a saga has ended and resolves with its result, or with the failure because of which it was undone or
-     * waits for an operator. Works in every process. Throws SAGA_RESULT_TIMEOUT if `timeout` passes before,
-     * SAGA_NOT_FOUND if there is no such instance, and REQUEST_IN_TRANSACTION in a handler or `bus.transaction()`.
+     * waits for an operator. Takes the id of the instance, or `{ key }` with its key, for example if a message starts it.
+     * Works in every process. Throws SAGA_RESULT_TIMEOUT if `timeout` passes before, SAGA_NOT_FOUND if there is no such
+     * instance by then, and REQUEST_IN_TRANSACTION in a handler or `bus.transaction()`.
      */
     result: async <R>(
       saga: { readonly definition: SagaDefinition; readonly "~saga": { readonly results: R } },
-      sagaId: string,
+      target: ResultTarget,
       options: ResultOptions,
     ): Promise<SagaResult<R>> => {
       if (currentMessageContext() !== undefined || isInsideTransaction()) throw waitInTransaction();
-      return sagaResults.wait(saga.definition, sagaId, options) as Promise<SagaResult<R>>;
+      return sagaResults.wait(saga.definition, target, options) as Promise<SagaResult<R>>;
     },
     /** Lists instances that match the filter. */
     list: (filter?: SagaFilter) => withAdmin((use, admin) => use.listSagas(admin, filter)),

@@ -23,7 +23,7 @@ export { openInstance, type InstanceRow, type LoadedInstance } from "./saga-stor
 export { keyUnavailable, decryptText, encryptText, findCipher } from "./subject-cipher.ts";
 export type { SagaVault, FieldPath } from "./subject-cipher.ts";
 export { Sagas, type HasDefinition, type SagasParts } from "./sagas.ts";
-export { SagaResults, type ResultOptions, type SagaResult } from "./results.ts";
+export { SagaResults, type ResultOptions, type ResultTarget, type SagaResult } from "./results.ts";
 export { sagaStatements } from "./statements.ts";
 export {
   hasEnded,

@@ -1,6 +1,7 @@
 import { errorText, SagaboxError } from "../errors/index.ts";
+import { isValidId } from "../message/index.ts";
 import { type Duration, milliseconds, rejectUnknownKeys } from "../options/index.ts";
-import { after, Loop, withDeadline } from "../runtime/index.ts";
+import { after, Loop, systemClock, withDeadline } from "../runtime/index.ts";
 import { type Database, notify, toArrayLiteral } from "../storage/index.ts";
 import type { Observer } from "../telemetry/index.ts";
 import type { SagaDefinition } from "./definition.ts";
@@ -24,6 +25,9 @@ export type SagaResult<R> =
       readonly error: string;
     };
 
+/** The instance whose result a caller waits for: its id, or its key if the caller does not know the id. */
+export type ResultTarget = string | { readonly key: string };
+
 /** Options of `bus.sagas.result()`. */
 export interface ResultOptions {
   /** How long to wait, from 1 ms to 1 hour. */
@@ -43,12 +47,22 @@ export interface SagaResultsParts {
 
 type Settle = (instance: LoadedInstance | Error) => void;
 
+/** A key whose instance is looked for. */
+interface Search {
+  readonly type: string;
+  readonly key: string;
+  readonly sinceMs: number;
+  readonly settle: (sagaId: string | Error) => void;
+}
+
 const ASKED = "saga-asked:";
 const ENDED = "saga-ended:";
 const MAX_IDS_PER_HINT = 100;
 /** Ids that other processes wait for. The oldest are forgotten beyond this number; their waiters poll. */
 const MAX_ASKED = 10_000;
 const GATHER_MS = 5;
+/** The first wait for an instance that has not been started yet. Each wait is as long as all waits before it together. */
+const FIRST_SEARCH_MS = 20;
 const ENDS: ReadonlySet<string> = new Set<SagaStatus>(["completed", "compensated", "failed"]);
 
 /**
@@ -59,6 +73,7 @@ const ENDS: ReadonlySet<string> = new Set<SagaStatus>(["completed", "compensated
 export class SagaResults {
   readonly #parts: SagaResultsParts;
   readonly #waiting = new Map<string, Set<Settle>>();
+  readonly #searches = new Set<Search>();
   /** Sagas that another process waits for. */
   readonly #asked = new Set<string>();
   readonly #outbox = new Map<string, Set<string>>();
@@ -69,7 +84,7 @@ export class SagaResults {
   constructor(parts: SagaResultsParts) {
     this.#parts = parts;
     this.#loop = new Loop({
-      step: () => this.#readEnded(),
+      step: () => this.#look(),
       onError: (error) =>
         parts.observer.emit("storage.failed", {
           doing: "looking for ended sagas",
@@ -82,24 +97,30 @@ export class SagaResults {
 
   /**
    * Waits until the saga has ended or failed. Throws SAGA_RESULT_TIMEOUT if the saga has not ended in time, SAGA_NOT_FOUND
-   * if there is no instance with this id, and BUS_STOPPED if the bus is stopped meanwhile.
+   * if there is no instance with this id or key, and BUS_STOPPED if the bus is stopped meanwhile.
    */
   async wait(
     saga: SagaDefinition,
-    sagaId: string,
+    target: ResultTarget,
     { timeout, ...unknown }: ResultOptions,
   ): Promise<SagaResult<unknown>> {
     rejectUnknownKeys("sagas.result", unknown, []);
     const timeoutMs = milliseconds("sagas.result.timeout", timeout, { min: 1, max: 3_600_000 });
+    checkTarget(target);
     if (this.#closed) throw stopped();
     await this.#loop.start();
+    const beganMs = systemClock.monotonicMs();
+    const sagaId = typeof target === "string" ? target : await this.#find(saga, target.key, timeoutMs);
+    const leftMs = Math.max(1, timeoutMs - (systemClock.monotonicMs() - beganMs));
     let settle: Settle = () => undefined;
     const ending = new Promise<LoadedInstance>((resolve, reject) => {
       settle = (result) => (result instanceof Error ? reject(result) : resolve(result));
     });
     this.#add(sagaId, settle);
     try {
-      const instance = await withDeadline(ending, timeoutMs, () => this.#explainTimeout(sagaId, timeoutMs));
+      const instance = await withDeadline(ending, leftMs, () =>
+        this.#explainTimeout(saga, sagaId, timeoutMs),
+      );
       if (instance.type !== saga.name) throw notFound(sagaId, `it is an instance of "${instance.type}"`);
       return toResult(saga, instance);
     } finally {
@@ -128,15 +149,38 @@ export class SagaResults {
 
   /** Reads the sagas that are waited for. Call it if notifications may have been missed. */
   wake(): void {
-    if (this.#waiting.size > 0) this.#loop.wake();
+    if (this.#isBusy) this.#loop.wake();
   }
 
   /** Rejects all waits with BUS_STOPPED. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const id of this.#waiting.keys()) this.#settle(id, stopped());
+    for (const { settle } of this.#searches) settle(stopped());
     this.#stopListening?.();
     await this.#loop.stop();
+  }
+
+  get #isBusy(): boolean {
+    return this.#waiting.size + this.#searches.size > 0;
+  }
+
+  /** Waits until an instance with the key exists, and returns its id. Throws SAGA_NOT_FOUND after the timeout. */
+  async #find({ name: type }: SagaDefinition, key: string, timeoutMs: number): Promise<string> {
+    let settle: Search["settle"] = () => undefined;
+    const found = new Promise<string>((resolve, reject) => {
+      settle = (id) => (id instanceof Error ? reject(id) : resolve(id));
+    });
+    const search: Search = { type, key, sinceMs: systemClock.monotonicMs(), settle };
+    this.#searches.add(search);
+    this.#loop.wake();
+    try {
+      return await withDeadline(found, timeoutMs, () => {
+        throw notStarted(type, key, timeoutMs);
+      });
+    } finally {
+      this.#searches.delete(search);
+    }
   }
 
   #add(sagaId: string, settle: Settle): void {
@@ -183,9 +227,35 @@ export class SagaResults {
     });
   }
 
-  async #readEnded(): Promise<number> {
-    if (this.#waiting.size === 0) return Infinity;
-    const { database, engine, pollMs = 1_000 } = this.#parts;
+  /** Returns the milliseconds until the next round. */
+  async #look(): Promise<number> {
+    await this.#readStarted();
+    await this.#readEnded();
+    const { pollMs = 1_000 } = this.#parts;
+    const nowMs = systemClock.monotonicMs();
+    const waits = [...this.#searches].map(({ sinceMs }) => Math.max(FIRST_SEARCH_MS, nowMs - sinceMs));
+    return this.#isBusy ? Math.min(pollMs, ...waits) : Infinity;
+  }
+
+  async #readStarted(): Promise<void> {
+    if (this.#searches.size === 0) return;
+    const { database, engine } = this.#parts;
+    const searches = [...this.#searches];
+    const { rows } = await database.run<{ nr: number; id: string }>(engine.sql.started, [
+      toArrayLiteral(searches.map(({ type }) => type)),
+      toArrayLiteral(searches.map(({ key }) => key)),
+    ]);
+    for (const { nr, id } of rows) {
+      const search = searches[nr - 1];
+      if (search === undefined) continue;
+      this.#searches.delete(search);
+      search.settle(id);
+    }
+  }
+
+  async #readEnded(): Promise<void> {
+    if (this.#waiting.size === 0) return;
+    const { database, engine } = this.#parts;
     const { rows } = await database.run<InstanceRow>(engine.sql.ended, [
       toArrayLiteral([...this.#waiting.keys()]),
     ]);
@@ -193,7 +263,6 @@ export class SagaResults {
       const opened = await engine.open(row).catch((error: unknown) => error as Error);
       this.#settle(row.id, opened ?? erased(row.id));
     }
-    return this.#waiting.size === 0 ? Infinity : pollMs;
   }
 
   #settle(sagaId: string, result: LoadedInstance | Error): void {
@@ -202,16 +271,33 @@ export class SagaResults {
     for (const settle of waiting ?? []) settle(result);
   }
 
-  async #explainTimeout(sagaId: string, timeoutMs: number): Promise<never> {
+  async #explainTimeout({ name }: SagaDefinition, sagaId: string, timeoutMs: number): Promise<never> {
     const { database, engine } = this.#parts;
-    const { rows } = await database.run<InstanceRow>(engine.sql.read, [sagaId]);
-    const [row] = rows;
-    if (row === undefined) throw notFound(sagaId, "it was never started, or was deleted after its retention");
+    const [row] = (await database.run<InstanceRow>(engine.sql.read, [sagaId])).rows;
+    if (row === undefined) {
+      const [byKey] = (await database.run<{ id: string }>(engine.sql.idOf, [name, sagaId])).rows;
+      if (byKey !== undefined)
+        throw notFound(sagaId, `this is the key of saga ${byKey.id}. Pass { key } instead of an id`);
+      throw notFound(sagaId, "it was never started, or was deleted after its retention");
+    }
     throw new SagaboxError(
       "SAGA_RESULT_TIMEOUT",
       `Saga ${sagaId} did not end within ${timeoutMs} ms; it is ${row.status}. It continues: ask for its result again.`,
     );
   }
+}
+
+/** One invalid id would fail the statement that reads all awaited instances. */
+function checkTarget(target: ResultTarget): void {
+  if (typeof target === "string" && isValidId(target)) return;
+  if (typeof target === "object" && target !== null && isValidId(target.key)) {
+    const { key: _, ...unknown } = target;
+    return rejectUnknownKeys("sagas.result: the target", unknown, ["key"]);
+  }
+  throw new SagaboxError(
+    "OPTIONS_INVALID",
+    "sagas.result needs the id of an instance, or { key } with its key: 1 to 255 printable characters.",
+  );
 }
 
 /** The result of an instance that has ended or failed. */
@@ -241,6 +327,14 @@ function findFailure(state: SagaState): { readonly step: string | null; readonly
 
 function notFound(sagaId: string, why: string): SagaboxError {
   return new SagaboxError("SAGA_NOT_FOUND", `There is no result for saga ${sagaId}: ${why}.`);
+}
+
+function notStarted(type: string, key: string, timeoutMs: number): SagaboxError {
+  return new SagaboxError(
+    "SAGA_NOT_FOUND",
+    `No saga "${type}" with the key ${JSON.stringify(key)} was started within ${timeoutMs} ms. If a message starts it, ` +
+      "`sagabox explain` with this key shows where the message is.",
+  );
 }
 
 function erased(sagaId: string): SagaboxError {

@@ -74,6 +74,15 @@ test("a caller starts a saga and waits for its result", async () => {
   expect(await guide.placeOrder(bus, "o2", "unicorn")).toBe("not possible: unicorns are not in stock");
 });
 
+test("a caller publishes the event that starts a saga, and waits for the saga by its key", async () => {
+  const { bus } = await setup();
+  guide.startOnEvent(bus);
+  stockService(bus);
+  await bus.run();
+  expect(await guide.requestOrder(bus, "o1", "tea")).toBe("completed");
+  expect(await guide.requestOrder(bus, "o2", "unicorn")).toBe("compensated");
+});
+
 test("a handler that fails starts no saga; its next attempt starts one", async () => {
   const { bus, publish, instances, notes } = await setup();
   bus.register(noted);

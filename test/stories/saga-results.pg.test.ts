@@ -27,6 +27,27 @@ test("the result of a saga arrives in the process that runs it, in another worke
   expect(await client.sagas.result(order, sagaId, { timeout: "5s" })).toEqual(completed); // it has ended before
 });
 
+test("the result of a saga that an event starts is awaited by its key, before it exists", async () => {
+  const { bus, another } = await sagaFixture();
+  const client = another({ worker: "client" }); // it runs nothing
+  const Placed = event("placed", { schema: z.object({ id: z.string() }), key: ({ id }) => id });
+  bus.startOn(Placed, order, ({ data }) => data);
+  await bus.run();
+  const keys = ["a", 'b, "c"', "{d}"];
+  const results = keys.map((key) => client.sagas.result(order, { key }, { timeout: "25s" }));
+  for (const id of keys) {
+    await client.transaction(async (tx) => {
+      await tx.publish(Placed, { id });
+      await tx.publish(Go, { id });
+    });
+  }
+  expect(
+    (await Promise.all(results)).map((result) => result.status === "completed" && result.steps.gone),
+  ).toEqual(keys.map((id) => ({ id })));
+  const again = await client.sagas.result(order, { key: "a" }, { timeout: "5s" });
+  expect(again.status).toBe("completed"); // it has ended before
+});
+
 test("a failure has the step and its error", async () => {
   const { bus } = await sagaFixture();
   const once = { retry: { maxAttempts: 1 } } as const;
@@ -75,6 +96,13 @@ test("waiting ends with the timeout, without an instance, in a transaction, and 
   const code = (name: string) => expect.objectContaining({ code: name }) as Error;
   await expect(wait(50)).rejects.toThrow(code("SAGA_RESULT_TIMEOUT"));
   await expect(wait(50, "nothing")).rejects.toThrow(code("SAGA_NOT_FOUND"));
+  await expect(wait(50, "a")).rejects.toThrow("this is the key of saga " + sagaId);
+  const find = (key: string) => bus.sagas.result(order, { key }, { timeout: 50 });
+  await expect(find("nothing")).rejects.toThrow(
+    /No saga "order" with the key "nothing" was started within 50 ms/,
+  );
+  await expect(find("\u0000")).rejects.toThrow(code("OPTIONS_INVALID")); // it would fail the waits of others
+  await expect(wait(50, "\u0000")).rejects.toThrow(code("OPTIONS_INVALID"));
   await expect(wait(0)).rejects.toThrow(code("OPTIONS_INVALID"));
   await expect(bus.transaction(() => wait(50))).rejects.toThrow(code("REQUEST_IN_TRANSACTION"));
   const worker = another({ worker: "second" });
@@ -85,7 +113,8 @@ test("waiting ends with the timeout, without an instance, in a transaction, and 
     code("SAGA_NOT_FOUND"),
   );
   const stopped = bus.sagas.result(order, await start(bus, "b"), { timeout: "20s" });
-  const rejected = expect(stopped).rejects.toThrow(code("BUS_STOPPED"));
+  const searching = bus.sagas.result(order, { key: "nothing" }, { timeout: "20s" });
+  const rejected = [stopped, searching].map((one) => expect(one).rejects.toThrow(code("BUS_STOPPED")));
   await bus.stop();
-  await rejected;
+  await Promise.all(rejected);
 });

@@ -1,4 +1,4 @@
-import { createBus, event, permanent, retryAfter, saga } from "sagabox";
+import { command, createBus, event, permanent, retryAfter, saga } from "sagabox";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { z } from "zod";
 import { cliInProcess } from "../../test/support/run-cli.ts";
@@ -175,6 +175,27 @@ test("explain: a business key finds its messages, dead letters and sagas, on one
   const handled = await cliInProcess(["inbox", "list", "--key", "123"], env);
   expect(handled.stdout).toContain(second.id);
   expect(handled.stdout).not.toContain(other.id);
+});
+
+test("explain: the key of a saga finds the command that the saga waits for, and why it is not handled", async () => {
+  const { bus, explain } = await setup();
+  const Pay = command("bank.pay", { schema: z.object({ id: z.string() }) }); // without a key of its own
+  const options = { version: 1, input: z.object({ id: z.string() }), key: ({ id }: { id: string }) => id };
+  const checkout = saga("checkout", options)
+    .send("pay", Pay, ({ input }) => input)
+    .noUndo("a test");
+  bus.on(Pay, { consumer: "bank" }, () => {
+    throw retryAfter("1h", "the bank is closed");
+  });
+  bus.register(checkout);
+  await bus.run();
+  const { sagaId } = await bus.transaction((tx) => tx.start(checkout, { id: "o1" }));
+  await bus.transaction((tx) => tx.start(checkout, { id: "o2" }));
+  await until(async () => (await explain("o1")).stdout.includes("consumer bank: retrying"));
+  const { stdout } = await explain("o1");
+  expect(stdout).toMatch(/^o1 is a key: 1 message, 1 saga$/m);
+  expect(stdout).toMatch(new RegExp(`^command bank\\.pay .*\n {2}key ${sagaId}, `, "m"));
+  expect(stdout.slice(stdout.indexOf("What happens next:"))).toContain("the bank is closed");
 });
 
 test("explain: a viewer cannot search a key", async () => {

@@ -1,6 +1,6 @@
 import { SagaboxError } from "../../errors/index.ts";
 import { rejectUnknownKeys, text, wholeNumber } from "../../options/index.ts";
-import { type Database, quoteSchema } from "../../storage/index.ts";
+import { type Database, quoteSchema, toArrayLiteral } from "../../storage/index.ts";
 import {
   type AdminDatabase,
   canReadContents,
@@ -55,7 +55,7 @@ export interface Findings {
 
 /**
  * Explains the messages and sagas that belong to a message id, saga id, dead-letter number, business key, correlation id or
- * trace id. Read-only. Throws MESSAGE_NOT_FOUND if nothing is known.
+ * trace id. A key also finds the commands and replies of its sagas. Read-only. Throws MESSAGE_NOT_FOUND if nothing is known.
  */
 export async function explain(
   source: Database,
@@ -149,8 +149,8 @@ async function find(database: AdminDatabase, sql: FindStatements, search: Search
   const tx = await database.begin();
   try {
     await tx.run(sql.avoidFullScans);
-    const ids = async (statement: Parameters<typeof tx.run>[0]): Promise<string[]> =>
-      (await tx.run<{ id: string }>(statement, [asked, limit + 1])).rows.map(({ id }) => id);
+    const ids = async (statement: Parameters<typeof tx.run>[0], ...params: string[]): Promise<string[]> =>
+      (await tx.run<{ id: string }>(statement, [asked, limit + 1, ...params])).rows.map(({ id }) => id);
     const number = /^\d{1,18}$/.test(asked) ? asked : null;
     const [row] = (await tx.run<IdsRow>(sql.ids, [asked, number])).rows;
     const letter = row?.letter ?? null;
@@ -178,8 +178,10 @@ async function find(database: AdminDatabase, sql: FindStatements, search: Search
           return { messages: letter === null ? [] : [letter], sagas: [] };
         case "saga id":
           return { messages: await ids(sql.messages("sagaId")), sagas: [asked] };
-        case "key":
-          return { messages: await ids(sql.messages("key")), sagas: await ids(sql.sagasByKey) };
+        case "key": {
+          const sagas = await ids(sql.sagasByKey);
+          return { messages: await ids(sql.messages("key"), toArrayLiteral(sagas)), sagas };
+        }
         case "correlation id":
           return {
             messages: await ids(sql.messages("correlationId")),

@@ -136,7 +136,8 @@ export function explainStatements(schema: string, open = true) {
 
 /** Columns that messages are found by. Each has the expression of the index `message_search` or of an older index. */
 const messageConditions = {
-  key: "key = $1::text",
+  // The commands and replies of a saga have its id as their key. So a search by key also takes the messages of its sagas.
+  key: "(key = $1::text or saga_id = any($3::text::text[]))",
   correlationId: "correlation_id = $1::text",
   traceId: "substr(traceparent, 4, 32) = $1::text",
   sagaId: "saga_id = $1::text",

@@ -86,7 +86,8 @@ function rejectBlank(name: string, value: string): string {
 export function notFound(id: string): SagaboxError {
   return new SagaboxError(
     "SAGA_NOT_FOUND",
-    `There is no saga ${JSON.stringify(id.slice(0, 300))}. List the sagas to see their ids; ended ones are forgotten after their retention.`,
+    `There is no saga with the id ${JSON.stringify(id.slice(0, 300))}. If this is a key, \`sagabox saga list --key\` or ` +
+      "`bus.sagas.list({ key })` shows the id. Ended sagas are forgotten after their retention.",
   );
 }
 

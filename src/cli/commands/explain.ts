@@ -17,8 +17,8 @@ export const explain: Command = {
     "explain --key <key> | --correlation-id <id> | --trace <id>",
   ],
   details: `Takes a message id, a saga id, the number of a dead letter, a business key, a correlation id or a trace id, and shows all
-messages and sagas it belongs to on one timeline. If a text has several meanings, all are shown; --key, --correlation-id and
---trace choose one. Viewers cannot search keys.
+messages and sagas it belongs to on one timeline. A key also finds the commands and replies of its sagas. If a text has
+several meanings, all are shown; --key, --correlation-id and --trace choose one. Viewers cannot search keys.
 
 Reads the outbox, archive, receipts, deliveries, inbox, dead letters, sagas and audit log of this database and changes
 nothing. It cannot see messages inside a broker, or consumers with another database.
@@ -30,7 +30,7 @@ Examples:
 
 Connects to DATABASE_URL.`,
   options: {
-    key: { type: "string", value: "<key>", help: "Only messages and sagas with this business key." },
+    key: { type: "string", value: "<key>", help: "Only sagas with this business key and their messages, and messages with this key." },
     "correlation-id": {
       type: "string",
       value: "<id>",

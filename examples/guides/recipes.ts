@@ -1,5 +1,7 @@
-import type { Pool } from "pg";
+import { randomUUID } from "node:crypto";
+import { Pool } from "pg";
 import { createBus, event, type Bus, type Transport } from "sagabox";
+import { startEmbeddedPostgres } from "sagabox/embedded";
 import { eventually } from "sagabox/testing";
 import { z } from "zod";
 import { OrderPlaced } from "./contracts.ts";
@@ -17,6 +19,38 @@ export function registerBilling(bus: Bus): void {
   });
 }
 // #endregion handler
+
+// #region test-server
+/** For `globalSetup` of vitest: one server for all test files. Returns the function that stops it. */
+export async function startTestServer(dataDir = ".sagabox/test"): Promise<() => Promise<void>> {
+  const server = await startEmbeddedPostgres({ dataDir, settings: { fsync: "off" } });
+  process.env["DATABASE_URL"] = server.url;
+  return () => server.stop();
+}
+// #endregion test-server
+
+// #region test-bus
+/** A bus on an empty database, for one test file. */
+export async function openTestBus(
+  serverUrl: string,
+): Promise<{ bus: Bus; pool: Pool; close(): Promise<void> }> {
+  const name = `test_${randomUUID().replaceAll("-", "")}`;
+  const server = new Pool({ connectionString: serverUrl, max: 1 });
+  await server.query(`create database ${name}`);
+  const url = new URL(serverUrl);
+  url.pathname = name;
+  const pool = new Pool({ connectionString: url.href, max: 20 });
+  const bus = createBus({ service: "test", database: pool, log: "error" });
+  await bus.migrate();
+  const close = async (): Promise<void> => {
+    await bus.stop();
+    await pool.end();
+    await server.query(`drop database ${name}`);
+    await server.end();
+  };
+  return { bus, pool, close };
+}
+// #endregion test-bus
 
 // #region observe
 export async function billAndObserve(bus: Bus, orderId: string): Promise<readonly string[]> {

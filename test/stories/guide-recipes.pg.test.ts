@@ -1,8 +1,11 @@
 // The code in docs/guides/recipes.md is cut from examples/guides/recipes.ts; here it runs.
-import type pg from "pg";
+import { chmod, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import pg from "pg";
 import { createBus, type Bus } from "sagabox";
 import { eventually, MemoryTransport } from "sagabox/testing";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { OrderPlaced } from "../../examples/guides/contracts.ts";
 import * as recipes from "../../examples/guides/recipes.ts";
 import { temporaryDatabase } from "../support/database.ts";
@@ -21,6 +24,34 @@ function stopLater(bus: Bus): Bus {
 async function rowCount(pool: pg.Pool, sql: string): Promise<number | null> {
   return (await pool.query(sql)).rowCount;
 }
+
+test("a test file gets a bus on an empty database, which is dropped at the end", async () => {
+  const pool = await setup();
+  const { bus, pool: own, close } = await recipes.openTestBus((await temporaryDatabase()).url);
+  await own.query("create table guide_bill (order_id text not null, cents integer not null)");
+  expect(await recipes.billAndObserve(bus, "order-1")).toEqual(["order-1"]);
+  const { rows } = await own.query<{ name: string }>("select current_database() as name");
+  await close();
+  expect(await rowCount(pool, `select 1 from pg_database where datname = '${rows[0]?.name}'`)).toBe(0);
+});
+
+test("one server for all test files is started, named in DATABASE_URL, and stopped", async () => {
+  vi.stubEnv("DATABASE_URL", undefined);
+  const dataDir = await mkdtemp(join(tmpdir(), "sagabox-recipe-"));
+  onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
+  await chmod(dataDir, 0o755); // the account of the server must enter it
+  const stop = await recipes.startTestServer(join(dataDir, "data"));
+  const connect = () => new pg.Client({ connectionString: process.env["DATABASE_URL"] });
+  const client = connect();
+  try {
+    await client.connect();
+    expect((await client.query("select 1 as one")).rows).toEqual([{ one: 1 }]);
+    await client.end();
+  } finally {
+    await stop();
+  }
+  await expect(connect().connect()).rejects.toThrow("ECONNREFUSED");
+});
 
 test("a test observes what a handler wrote and published", async () => {
   const pool = await setup();

@@ -1082,11 +1082,11 @@ select exists (select 1 from "sagabox".message where id = $1::text)
 
 -- sagabox.explain.find_messages_by_key: for roles that may read contents, by key
 select id from (
-  select id, written_at from "sagabox".message where key = $1::text
+  select id, written_at from "sagabox".message where (key = $1::text or saga_id = any($3::text::text[]))
   union all
-  select id, written_at from "sagabox".scheduled where key = $1::text
+  select id, written_at from "sagabox".scheduled where (key = $1::text or saga_id = any($3::text::text[]))
   union all
-  select message_id, written_at from "sagabox".dead_letter where key = $1::text
+  select message_id, written_at from "sagabox".dead_letter where (key = $1::text or saga_id = any($3::text::text[]))
 ) as found
   group by id order by min(written_at) desc, id desc limit $2::integer;
 
@@ -1155,11 +1155,11 @@ select to_char(line.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"
 
 -- sagabox.explain.find_messages_by_key_masked: for roles that may not read contents, by key
 select id from (
-  select id, written_at from "sagabox".message where key = $1::text
+  select id, written_at from "sagabox".message where (key = $1::text or saga_id = any($3::text::text[]))
   union all
-  select id, written_at from "sagabox".scheduled where key = $1::text
+  select id, written_at from "sagabox".scheduled where (key = $1::text or saga_id = any($3::text::text[]))
   union all
-  select message_id, written_at from "sagabox".dead_letter where key = $1::text
+  select message_id, written_at from "sagabox".dead_letter where (key = $1::text or saga_id = any($3::text::text[]))
 ) as found
   group by id order by min(written_at) desc, id desc limit $2::integer;
 
@@ -4959,6 +4959,12 @@ select instance.id, instance.saga_type as type, instance.definition_version, ins
     instance.input::text as input, instance.state::text as state, instance.version, instance.traceparent,
     instance.trace_id, instance.message_correlation_id, instance.parent_id, instance.parent_step, instance.claims,
     extract(epoch from clock_timestamp()) * 1000 as now_ms from "sagabox".saga_instance as instance where instance.id = $1::text;
+
+-- sagabox.saga.started
+select awaited.nr::integer as nr, instance.id
+  from unnest($1::text::text[], $2::text::text[]) with ordinality as awaited (saga_type, key, nr)
+  join "sagabox".saga_instance as instance
+  on instance.correlation_id = awaited.key and instance.saga_type = awaited.saga_type;
 
 -- sagabox.saga.ended
 select instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id, instance.status,

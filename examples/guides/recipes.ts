@@ -33,7 +33,7 @@ export async function startTestServer(dataDir = ".sagabox/test"): Promise<() => 
 /** A bus on an empty database, for one test file. */
 export async function openTestBus(
   serverUrl: string,
-): Promise<{ bus: Bus; pool: Pool; close(): Promise<void> }> {
+): Promise<{ bus: Bus; pool: Pool; close: () => Promise<void> }> {
   const name = `test_${randomUUID().replaceAll("-", "")}`;
   const server = new Pool({ connectionString: serverUrl, max: 1 });
   await server.query(`create database ${name}`);

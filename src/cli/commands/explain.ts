@@ -30,7 +30,11 @@ Examples:
 
 Connects to DATABASE_URL.`,
   options: {
-    key: { type: "string", value: "<key>", help: "Only sagas with this business key and their messages, and messages with this key." },
+    key: {
+      type: "string",
+      value: "<key>",
+      help: "Only sagas with this business key and their messages, and messages with this key.",
+    },
     "correlation-id": {
       type: "string",
       value: "<id>",

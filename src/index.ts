@@ -140,6 +140,11 @@ export type {
   UndoOptions,
   WaitOptions,
 } from "./saga/index.ts";
-export type { CallerTransaction, Sql, TransactionTypes } from "./storage/index.ts";
+export type {
+  CallerTransaction,
+  LibraryTransactionOptions,
+  Sql,
+  TransactionAdapter,
+} from "./storage/index.ts";
 export type { Observer, Telemetry, TelemetryEvents, Tracing } from "./telemetry/index.ts";
 export type { Transport } from "./transport/index.ts";

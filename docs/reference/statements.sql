@@ -5257,6 +5257,21 @@ select 1 / (current_setting('sagabox.transaction', true) is not distinct from 'o
 -- ROUND_TRIP
 select 1;
 
+-- sagabox.enter_transaction
+select pg_current_xact_id()::text as xid, pg_backend_pid() as pid,
+    case when $1::text <> '' then set_config('idle_in_transaction_session_timeout', $1::text, true) end as idle,
+    case when $2::text <> '' then set_config('lock_timeout', $2::text, true) end as lock;
+
+-- sagabox.read_transaction_id
+select pg_current_xact_id_if_assigned()::text as xid;
+
+-- sagabox.read_transaction_end
+select pg_xact_status($1::text::xid8) as status;
+
+-- sagabox.end_session
+select pg_terminate_backend(pid) as done from pg_stat_activity
+  where pid = $1::integer and backend_xid = $2::text::xid8::xid;
+
 -- ══ src/storage/statements.ts ══════════════════════════════════════════════════════════════════════════════════════
 
 -- sagabox.migrate.lock

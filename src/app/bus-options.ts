@@ -1,7 +1,7 @@
 import type { ClaimCheckOptions } from "../claim-check/index.ts";
 import { readAuditSettings, type AuditOptions, type AuditSettings } from "../audit/index.ts";
 import { SagaboxError } from "../errors/index.ts";
-import type { InboxOptions } from "../inbox/index.ts";
+import type { BusTransaction, InboxOptions } from "../inbox/index.ts";
 import { outboxSettings, type OutboxOptions, type OutboxSettings } from "../outbox/index.ts";
 import { isValidId, type Routing } from "../message/index.ts";
 import {
@@ -24,7 +24,7 @@ import {
 import { readPrivacySettings, type PrivacyOptions, type PrivacySettings } from "../privacy/index.ts";
 import { randomToken } from "../runtime/index.ts";
 import { sagaSettings, type SagaBusOptions, type SagaSettings } from "../saga/index.ts";
-import { quoteSchema, type PgPool } from "../storage/index.ts";
+import { quoteSchema, type PgPool, type TransactionAdapter } from "../storage/index.ts";
 import type { LogLevel, Observer, Telemetry } from "../telemetry/index.ts";
 import type { Transport } from "../transport/index.ts";
 import { readClaimCheck } from "./payloads.ts";
@@ -45,6 +45,11 @@ export const busOptions = {
   service: option.string({ required: true, pattern: /^[^\p{Cc}]+$/u }),
   /** A pg.Pool or a postgres:// URL. Default: DATABASE_URL. */
   database: option.value<PgPool | string>({ accepts: "PgPool | string", check: checkDatabase }),
+  /** The library whose transactions handlers get, such as `drizzleTransactions(db)`. Default: a `BusTransaction`. */
+  transactions: option.value<TransactionAdapter<object>>({
+    accepts: "TransactionAdapter",
+    check: (_, adapter) => checkAdapter(adapter),
+  }),
   /** The transport that moves messages. Default: `postgres()`. */
   transport: option.value<Transport>({
     accepts: "Transport",
@@ -112,7 +117,13 @@ export const busOptions = {
 };
 
 /** Options of `createBus()`. */
-export interface BusOptions extends OptionsFrom<typeof busOptions> {}
+export interface BusOptions<Tx = BusTransaction> extends Omit<
+  OptionsFrom<typeof busOptions>,
+  "transactions"
+> {
+  /** The library whose transactions handlers get, such as `drizzleTransactions(db)`. Default: a `BusTransaction`. */
+  readonly transactions?: TransactionAdapter<Tx>;
+}
 
 type CheckedOptions = SettingsFrom<typeof busOptions>;
 
@@ -183,7 +194,10 @@ function readBusOptions(options: BusOptions, around: EnvironmentOptions): Checke
     ...(lease === undefined ? {} : { lease }),
     ...(shutdownTimeout === undefined ? {} : { shutdownTimeout }),
   };
-  return readOptions("createBus", busOptions, { ...options, outbox }, { prefix: "", fallback });
+  return readOptions("createBus", busOptions, { ...options, outbox } as OptionsFrom<typeof busOptions>, {
+    prefix: "",
+    fallback,
+  });
 }
 
 // The claim check is read again when the bus is wired. Reading it here reports its problems with all others. Its minimum
@@ -210,6 +224,14 @@ function checkTransport(transport: unknown): Transport {
   throw invalid(
     "transport is not a transport. " +
       "Pass the result of postgres(), rabbitmq(), kafka() or nats(), or a transport of your own.",
+  );
+}
+
+function checkAdapter(adapter: unknown): TransactionAdapter<object> {
+  if (hasAll(adapter, ["run", "query"])) return adapter as unknown as TransactionAdapter<object>;
+  throw invalid(
+    "transactions is not an adapter. Pass the result of drizzleTransactions(db) or of the function for your library, not the " +
+      "library's own object.",
   );
 }
 

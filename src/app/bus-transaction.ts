@@ -55,22 +55,47 @@ class HandedTransaction implements BusTransaction {
   }
 }
 
-/** Returns the scope of a `BusTransaction`, or undefined for any other value. */
+interface OwnedScope {
+  readonly owned: OwnedTransaction;
+  readonly scope: TransactionScope;
+}
+
+/** Transactions that a library of the user opened for sagabox. */
+const natives = new WeakMap<object, OwnedScope>();
+
+/** Returns the scope of a transaction that sagabox commits, or undefined for any other value. */
 export function findScope(tx: unknown): TransactionScope | undefined {
-  return typeof tx === "object" && tx !== null ? readScope(tx) : undefined;
+  if (!isObject(tx)) return undefined;
+  return natives.get(tx)?.scope ?? readScope(tx);
 }
 
-/** Returns the database transaction of a `BusTransaction`, or undefined for any other value. */
+/** Returns the database transaction behind a transaction that sagabox commits, or undefined for any other value. */
 export function findOwned(tx: unknown): OwnedTransaction | undefined {
-  return typeof tx === "object" && tx !== null ? readOwned(tx) : undefined;
+  if (!isObject(tx)) return undefined;
+  return natives.get(tx)?.owned ?? readOwned(tx);
 }
 
-export function busTransaction(
-  tx: OwnedTransaction,
-  scope: TransactionScope,
-  start: StartInScope,
-): BusTransaction {
-  return new HandedTransaction(tx, scope, start);
+function isObject(value: unknown): value is object {
+  return (typeof value === "object" && value !== null) || typeof value === "function";
+}
+
+/** Publishes and starts sagas in a transaction of the user's library. */
+export interface TransactionTools {
+  readonly publish: BusTransaction["publish"];
+  readonly start: BusTransaction["start"];
+}
+
+/** What the user's code gets: the transaction, and functions that publish and start sagas in it. */
+export interface Handed extends TransactionTools {
+  /** A `BusTransaction`, or the transaction of the user's library. */
+  readonly tx: unknown;
+}
+
+export function handOver(tx: OwnedTransaction, scope: TransactionScope, start: StartInScope): Handed {
+  const handed = new HandedTransaction(tx, scope, start);
+  if (tx.native === undefined) return { tx: handed, publish: handed.publish, start: handed.start };
+  natives.set(tx.native, { owned: tx, scope });
+  return { tx: tx.native, publish: handed.publish, start: handed.start };
 }
 
 const ISOLATIONS = ["read committed", "repeatable read", "serializable"] as const;

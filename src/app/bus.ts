@@ -52,14 +52,15 @@ import { busAudit, type BusAudit } from "./bus-audit.ts";
 import { busPrivacy, type BusPrivacy } from "./bus-privacy.ts";
 import { busSagas, type BusSagas } from "./bus-sagas.ts";
 import {
-  busTransaction,
   type BusTransactionOptions,
   composeAll,
   findOwned,
   findScope,
+  handOver,
   isInsideTransaction,
   type PreparedMessage,
   runInsideTransaction,
+  type TransactionTools,
   transactionLimits,
 } from "./bus-transaction.ts";
 import { busPayloads, type BusPayloads } from "./payloads.ts";
@@ -86,11 +87,11 @@ const REQUEST_KEYS = [
  * The API of a service: publishes messages, registers handlers and sagas, and runs the worker behind them.
  * `createBus()` creates it.
  */
-export class Bus {
+export class Bus<Tx = BusTransaction> {
   /** Registers a handler for one message type. Throws if the consumer already has a handler for the type. */
-  readonly on: HandlerRegistry["on"];
+  readonly on: HandlerRegistry<Tx>["on"];
   /** Registers a handler that receives messages of one type in batches. */
-  readonly onBatch: HandlerRegistry["onBatch"];
+  readonly onBatch: HandlerRegistry<Tx>["onBatch"];
   /** Deduplicates messages in a consumer loop of your own, so that each one takes effect exactly once. */
   readonly inbox: Inbox;
   /** Watches declared event flows and returns the path of a correlation id. */
@@ -108,7 +109,7 @@ export class Bus {
   readonly #parts: Parts;
   readonly #worker: Worker;
 
-  constructor(parts: Parts, registry: HandlerRegistry, worker: Worker) {
+  constructor(parts: Parts, registry: HandlerRegistry<Tx>, worker: Worker) {
     this.#parts = parts;
     this.#worker = worker;
     this.inbox = new Inbox(parts.inbox, parts.settings.inbox);
@@ -127,7 +128,7 @@ export class Bus {
    * commits. Throws if the data violate the contract or `tx` is not an open transaction.
    */
   publish<C extends AnyContract>(
-    tx: CallerTransaction | BusTransaction,
+    tx: CallerTransaction | BusTransaction | Tx,
     contract: C,
     data: InputOf<C>,
     options?: PublishOptions,
@@ -144,7 +145,7 @@ export class Bus {
 
   /** Publishes several messages, made by `message()`, in as few statements as their size allows. Throws like `publish`. */
   publishAll(
-    tx: CallerTransaction | BusTransaction,
+    tx: CallerTransaction | BusTransaction | Tx,
     ...messages: readonly (PreparedMessage | readonly PreparedMessage[])[]
   ): Promise<Published[]> {
     const scope = findScope(tx);
@@ -160,15 +161,16 @@ export class Bus {
    * right after it. If `work` throws, the transaction is rolled back, nothing is published and the error is rethrown.
    */
   async transaction<T>(
-    work: (tx: BusTransaction) => Promise<T>,
+    work: (tx: Tx, tools: TransactionTools) => Promise<T>,
     options: BusTransactionOptions = {},
   ): Promise<T> {
     const limits = transactionLimits(work, options);
     if (options.topics !== undefined) await this.admit(...options.topics);
-    const tx = await this.#parts.database.begin(limits);
+    const tx = await this.#parts.beginForUser(limits);
     const scope = this.#parts.scope(tx);
     try {
-      const result = await runInsideTransaction(() => work(busTransaction(tx, scope, this.#parts.startIn)));
+      const { tx: handed, ...tools } = handOver(tx, scope, this.#parts.startIn);
+      const result = await runInsideTransaction(() => work(handed as Tx, tools));
       if (scope.hasPending) await scope.waitForPending();
       scope.handleCommit(await tx.commit(scope.lastStatements(), scope.afterword()));
       return result;
@@ -233,9 +235,9 @@ export class Bus {
    * Starts a saga, and publishes its first command, in the caller's open transaction. If an instance with the same key
    * exists, the call returns that one.
    */
-  async start<I, R, P extends Phase>(
-    tx: CallerTransaction | BusTransaction,
-    saga: Saga<I, R, P>,
+  async start<I, R, P extends Phase, S>(
+    tx: CallerTransaction | BusTransaction | Tx,
+    saga: Saga<I, R, P, S>,
     input: GivenInput<I>,
   ): Promise<Started> {
     const send = (outgoing: Outgoing): Promise<unknown> => this.#write(tx, [outgoing]);
@@ -250,7 +252,7 @@ export class Bus {
   startOn<E extends AnyEvent, I>(
     event: E,
     saga: Startable<I>,
-    input: StartInput<E, NoInfer<I>>,
+    input: StartInput<E, NoInfer<I>, Tx>,
     options: StartOnOptions = {},
   ): void {
     registerStart(this, event, saga, input, options);
@@ -304,7 +306,7 @@ export class Bus {
     });
   }
 
-  async #write(tx: CallerTransaction | BusTransaction, outgoing: readonly Outgoing[]): Promise<Published[]> {
+  async #write(tx: unknown, outgoing: readonly Outgoing[]): Promise<Published[]> {
     return writeInto(this.#parts, tx, outgoing).catch((error: unknown) => {
       throw this.#explain(error);
     });
@@ -316,7 +318,7 @@ export class Bus {
 }
 
 // Resolves the transaction at its first use, so that an invalid message is reported before an invalid transaction.
-function lazyTransaction(tx: CallerTransaction | BusTransaction): Queryable {
+function lazyTransaction(tx: unknown): Queryable {
   return { run: (statement, params) => toQueryable(tx).run(statement, params) };
 }
 
@@ -333,12 +335,14 @@ type WriteParts = Pick<Parts, "admission" | "writer" | "wakeUp" | "sender" | "fl
 /** Writes messages into a transaction that the caller will commit or roll back. */
 async function writeInto(
   { admission, writer, wakeUp, sender, flusher }: WriteParts,
-  tx: CallerTransaction | BusTransaction,
+  tx: unknown,
   outgoing: readonly Outgoing[],
 ): Promise<Published[]> {
   toQueryable(tx); // rejects an invalid transaction before waiting for admission
   const admitted = await admission.admit(outgoing);
-  return runInTurn(tx, () => writeAdmitted({ writer, wakeUp, sender, flusher }, tx, { outgoing, admitted }));
+  return runInTurn(tx as object, () =>
+    writeAdmitted({ writer, wakeUp, sender, flusher }, tx, { outgoing, admitted }),
+  );
 }
 
 interface AdmittedMessages {
@@ -348,7 +352,7 @@ interface AdmittedMessages {
 
 async function writeAdmitted(
   { writer, wakeUp, sender, flusher }: Omit<WriteParts, "admission">,
-  tx: CallerTransaction | BusTransaction,
+  tx: unknown,
   { outgoing, admitted }: AdmittedMessages,
 ): Promise<Published[]> {
   const caller = toQueryable(tx);
@@ -362,7 +366,7 @@ async function writeAdmitted(
   const now = admitted.filter((one) => one.schedule === null);
   wakeUp.notifySoon(
     now.map((one) => one.lane),
-    tx,
+    tx as object,
   );
   return toPublished(outgoing, admitted, written);
 }

@@ -1,4 +1,4 @@
-import { HandlerRegistry } from "../inbox/index.ts";
+import { type BusTransaction, HandlerRegistry } from "../inbox/index.ts";
 import { Notices } from "../notify/index.ts";
 import {
   describeUnknownVariables,
@@ -7,6 +7,7 @@ import {
   type Environment,
 } from "../options/index.ts";
 import type { SagaVault } from "../saga/index.ts";
+import type { TransactionAdapter } from "../storage/index.ts";
 import { fanOut, logger, type Observer, prometheus, sagaLog } from "../telemetry/index.ts";
 import { postgres } from "../transports/postgres/index.ts";
 import { type BusOptions, type BusSettings, readBusSettings } from "./bus-options.ts";
@@ -19,8 +20,12 @@ import { Worker } from "./worker.ts";
  * Creates a bus from its options, the environment and the defaults. It opens no connection before the first use. Throws
  * one error that lists every invalid option and variable.
  */
-export function createBus(options: BusOptions): Bus {
-  const settings = readBusSettings(options, environmentOfBus(process.env));
+export function createBus<Tx extends object>(
+  options: BusOptions<Tx> & { readonly transactions: TransactionAdapter<Tx> },
+): Bus<Tx>;
+export function createBus(options: BusOptions): Bus;
+export function createBus<Tx = BusTransaction>(options: BusOptions<Tx>): Bus<Tx> {
+  const settings = readBusSettings(options as unknown as BusOptions, environmentOfBus(process.env));
   warnUnknownVariables(process.env);
   const metrics = prometheus();
   const { tracing, observer: telemetryObserver } = options.telemetry ?? {};
@@ -29,12 +34,13 @@ export function createBus(options: BusOptions): Bus {
   const reporting = fanOut([metrics, ...logs(settings), ...(options.observers ?? []), ...exporters, watch]);
   const notices = new Notices({ service: settings.service, settings: settings.notices, observer: reporting });
   const observer = fanOut([reporting, notices]);
-  const registry = new HandlerRegistry(
+  const registry = new HandlerRegistry<Tx>(
     settings.routing,
     settings.concurrency === undefined ? {} : { concurrency: settings.concurrency },
   );
-  const parts = wireParts(settings, options.transport ?? postgres(), observer, registry, { tracing, watch });
-  const bus = new Bus(parts, registry, new Worker(parts, registry, metrics, notices));
+  const handlers = registry as unknown as HandlerRegistry; // what runs handlers does not know the type of their transaction
+  const parts = wireParts(settings, options.transport ?? postgres(), observer, handlers, { tracing, watch });
+  const bus = new Bus<Tx>(parts, registry, new Worker(parts, handlers, metrics, notices));
   return rememberShutdownMs(
     rememberSagaVault(bus, parts.sagas.engine.parts.vault),
     settings.shutdownTimeoutMs,
@@ -61,15 +67,15 @@ function logs({ log }: BusSettings): Observer[] {
   return [logger(options), ...stream];
 }
 
-const vaults = new WeakMap<Bus, SagaVault>();
+const vaults = new WeakMap<object, SagaVault>();
 
-export function rememberSagaVault(bus: Bus, vault: SagaVault | undefined): Bus {
+export function rememberSagaVault<B extends object>(bus: B, vault: SagaVault | undefined): B {
   if (vault !== undefined) vaults.set(bus, vault);
   return bus;
 }
 
 /** Returns the cipher for saga data of a bus, for other rooms that read its tables; undefined without a key ring. */
-export function findSagaVault(bus: Bus): SagaVault | undefined {
+export function findSagaVault(bus: object): SagaVault | undefined {
   return vaults.get(bus);
 }
 

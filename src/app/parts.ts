@@ -36,7 +36,9 @@ import {
   type Database,
   leasedStatementMs,
   limitStatements,
+  beginInLibrary,
   type OwnedTransaction,
+  type TransactionOptions,
   pgDatabase,
   toArrayLiteral,
 } from "../storage/index.ts";
@@ -51,7 +53,7 @@ import {
 } from "../transport/index.ts";
 import { postgres, type PostgresTransport } from "../transports/postgres/index.ts";
 import type { BusSettings } from "./bus-options.ts";
-import { busTransaction, type StartInScope } from "./bus-transaction.ts";
+import { handOver, type StartInScope } from "./bus-transaction.ts";
 import { type BusClaimCheck, type PayloadCipher, Payloads, wireClaimCheck } from "./payloads.ts";
 import { createOpenTransaction, sagaTransactionFor, startInScope } from "./saga-transaction.ts";
 import type { SagaWatch } from "./saga-watch.ts";
@@ -83,6 +85,8 @@ export interface Parts {
   readonly deadLetters: DeadLetterStore;
   readonly claimCheck: BusClaimCheck;
   readonly scope: (tx: OwnedTransaction) => TransactionScope;
+  /** Begins a transaction for code of the user: in the user's library, or in `database`. */
+  readonly beginForUser: Database["begin"];
   readonly startIn: StartInScope;
   readonly replies: Replies;
   readonly requests: Requests;
@@ -164,8 +168,12 @@ export function wireParts(
   const scope = (tx: OwnedTransaction): TransactionScope => new TransactionScope(tx, scopeParts);
   // Sagas are wired below. Nothing can be started before this function has returned.
   const startIn: StartInScope = (tx, within, saga, input) => startInScope(sagas, tx, within, saga, input);
+  const { transactions } = settings;
+  const beginForUser = (from: Database, limits: TransactionOptions = {}): Promise<OwnedTransaction> =>
+    transactions === undefined ? from.begin(limits) : beginInLibrary(transactions, from, limits);
   const inbox = inboxEngine({
     database: leased,
+    begin: (limits) => beginForUser(leased, limits),
     schema,
     openScope: (tx) => handlerScope(tx, scope(tx), startIn, claimCheck),
     unpack: payloads.unpack,
@@ -204,7 +212,12 @@ export function wireParts(
     vault: privacy === undefined ? undefined : createSagaVault(privacy),
     openReply: (name, reply, tx) => seal.openReply(name, reply, tx),
     discardDeadLetters: (tx, ids) => tx.run(deadLetters.sql.discardMessages, [toArrayLiteral(ids)]),
-    begin: createOpenTransaction(leased, scope, startIn),
+    begin: createOpenTransaction(
+      { begin: (limits) => leased.begin(limits), beginForUser: (limits) => beginForUser(leased, limits) },
+      scope,
+      startIn,
+    ),
+    library: transactions?.name ?? null,
     transactionOf: sagaTransactionFor,
   });
   return {
@@ -245,6 +258,7 @@ export function wireParts(
     deadLetters,
     claimCheck,
     scope,
+    beginForUser: (limits) => beginForUser(database, limits),
     startIn,
     replies,
     requests,
@@ -304,7 +318,7 @@ function handlerScope(
   { open }: Pick<BusClaimCheck, "open">,
 ): OutgoingScope {
   return {
-    tx: busTransaction(tx, scope, startIn),
+    ...handOver(tx, scope, startIn),
     open: (attachment: Attachment) => open(attachment, tx),
     waitForPending: () => scope.waitForPending(),
     lastStatements: () => scope.lastStatements(),

@@ -5,13 +5,8 @@ import { callable } from "../options/index.ts";
 import type { Bus } from "./bus.ts";
 import type { Outgoing, OutboxWriter, TransactionScope } from "../outbox/index.ts";
 import type { HasDefinition, OpenTransaction, SagaTransaction, Sagas, Started } from "../saga/index.ts";
-import {
-  toQueryable,
-  type CallerTransaction,
-  type Database,
-  type OwnedTransaction,
-} from "../storage/index.ts";
-import { busTransaction, findOwned, findScope, type StartInScope } from "./bus-transaction.ts";
+import { toQueryable, type Database, type OwnedTransaction } from "../storage/index.ts";
+import { findOwned, findScope, handOver, type StartInScope } from "./bus-transaction.ts";
 
 /** Adapts the transaction of a handler for the saga engine. Throws NOT_IN_TRANSACTION for any other transaction. */
 export function sagaTransactionFor(tx: BusTransaction): SagaTransaction {
@@ -23,21 +18,21 @@ export function sagaTransactionFor(tx: BusTransaction): SagaTransaction {
 
 /** Returns a function that runs work of the saga runner in a new transaction. */
 export function createOpenTransaction(
-  database: Database,
+  { begin, beginForUser }: { readonly begin: Database["begin"]; readonly beginForUser: Database["begin"] },
   scopeFor: (tx: OwnedTransaction) => TransactionScope,
   start: StartInScope,
 ): OpenTransaction {
-  return async (work, limits) => {
-    const tx = await database.begin(limits);
+  return async (work, { forUser = false, ...limits } = {}) => {
+    const tx = await (forUser ? beginForUser : begin)(limits);
     const scope = scopeFor(tx);
     try {
       const result = await work({
         run: (statement, params) => tx.run(statement, params),
-        forUser: () => busTransaction(tx, scope, start),
+        forUser: () => handOver(tx, scope, start),
         destroy: () => tx.destroy(),
         send: (outgoing) => scope.add(outgoing),
         onCommit: (listener) => scope.onCommit(listener),
-        knowsCommit: true,
+        knowsCommit: tx.native === undefined,
       });
       await scope.waitForPending();
       scope.handleCommit(await tx.commit(scope.lastStatements(), scope.afterword()));
@@ -63,7 +58,7 @@ export function startInScope(
 /** Starts a saga in a `BusTransaction` or in a transaction of the caller's database client. */
 export async function startSaga(
   { sagas, writer }: { readonly sagas: Sagas; readonly writer: OutboxWriter },
-  tx: CallerTransaction | BusTransaction,
+  tx: unknown,
   write: (outgoing: Outgoing) => Promise<unknown>,
   saga: HasDefinition,
   input: unknown,
@@ -74,9 +69,9 @@ export async function startSaga(
 }
 
 /** Makes the input of a saga from the event that starts it. Undefined if the event starts none. */
-export type StartInput<E extends AnyEvent, I> = (
+export type StartInput<E extends AnyEvent, I, Tx = BusTransaction> = (
   message: Received<E>,
-  context: HandlerContext,
+  context: HandlerContext<Tx>,
 ) => GivenInput<I> | undefined | Promise<GivenInput<I> | undefined>;
 
 /** Options of `bus.startOn()`: those of a handler, without `batch`. */
@@ -86,19 +81,19 @@ export interface StartOnOptions extends Omit<HandlerOptions, "consumer" | "batch
 }
 
 /** Registers the saga and a handler that starts it. */
-export function registerStart<E extends AnyEvent, I>(
-  bus: Pick<Bus, "on" | "register">,
+export function registerStart<E extends AnyEvent, I, Tx>(
+  bus: Pick<Bus<Tx>, "on" | "register">,
   event: E,
   saga: Startable<I>,
-  input: StartInput<E, I>,
+  input: StartInput<E, I, Tx>,
   options: StartOnOptions,
 ): void {
   callable("The third argument of bus.startOn", input);
   bus.register(saga as unknown as HasDefinition);
   const { name } = (saga as unknown as HasDefinition).definition;
-  const start = async (message: Received<E>, context: HandlerContext) => {
+  const start = async (message: Received<E>, context: HandlerContext<Tx>) => {
     const made = await input(message, context);
-    return made === undefined ? undefined : context.tx.start(saga, made);
+    return made === undefined ? undefined : context.start(saga, made);
   };
   bus.on(event as AnyEvent, { consumer: `start-${name}`, ...options }, async (message, context) => {
     const started = await start(message as Received<E>, context);
@@ -127,6 +122,6 @@ function fromScope(owned: OwnedTransaction, scope: TransactionScope): SagaTransa
     run: (statement, params) => owned.run(statement, params),
     send: (outgoing) => scope.add(outgoing),
     onCommit: (listener) => scope.onCommit(listener),
-    knowsCommit: !scope.hasSavepoints,
+    knowsCommit: !scope.hasSavepoints && owned.native === undefined,
   };
 }

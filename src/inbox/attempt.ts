@@ -18,6 +18,8 @@ export interface AttemptLimits {
   readonly lost?: AbortSignal | undefined;
   /** How long a statement waits for a row lock. Default: until the deadline. */
   readonly lockTimeoutMs?: number;
+  /** True for the transaction of a handler, which the user's library may open. */
+  readonly forHandler?: boolean;
   /** Contains the attempt while it runs, so that a stop can abort it. */
   readonly openAttempts?: Set<Attempt>;
 }
@@ -104,7 +106,7 @@ export class Attempt {
 /** Runs `work` in its own transaction. If it fails or exceeds the deadline, it is rolled back and the error is thrown. */
 export async function runAttempt<T>(
   engine: InboxEngine,
-  { deadlineMs, lost, openAttempts, lockTimeoutMs }: AttemptLimits,
+  { deadlineMs, lost, openAttempts, lockTimeoutMs, forHandler }: AttemptLimits,
   work: (attempt: Attempt) => Promise<T>,
 ): Promise<T> {
   const releasePermit = await engine.permits.acquire();
@@ -113,7 +115,7 @@ export async function runAttempt<T>(
   const onLost = (): void => current?.abort(deliveryLost());
   const { idleTimeoutMs, keepActiveEveryMs } = idleLimit(deadlineMs, engine.leaseMs);
   try {
-    const tx = await engine.database.begin({
+    const tx = await (forHandler === true ? engine : engine.database).begin({
       idleTimeoutMs,
       statementMs: deadlineMs,
       ...(lockTimeoutMs === undefined ? {} : { lockTimeoutMs }),

@@ -139,8 +139,11 @@ test("what a handler publishes commits with its effect, and is sent only after t
         written.push(contract.name);
         return { id: contract.name, written: true };
       };
+      const start = (): Promise<never> => Promise.reject(new Error("no sagas here"));
       return {
-        tx: { query: tx.query.bind(tx), publish, start: () => Promise.reject(new Error("no sagas here")) },
+        tx: { query: tx.query.bind(tx), publish, start },
+        publish,
+        start,
         waitForPending: () => Promise.resolve(),
         lastStatements: () => written.map((name) => ({ statement: note, params: [name] })),
         open: () => Readable.from([]),

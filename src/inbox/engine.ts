@@ -10,6 +10,8 @@ import { inboxStatements, type InboxStatements } from "./statements.ts";
 /** Everything that the inbox needs to run a handler's transaction. All consumers of a process share one engine. */
 export interface InboxEngine {
   readonly database: Database;
+  /** Begins the transaction of a handler: in the user's library, or in `database`. */
+  readonly begin: Database["begin"];
   readonly sql: InboxStatements;
   readonly deadLetters: DeadLetterStatements;
   readonly openScope: OpenScope;
@@ -34,6 +36,8 @@ export type EncryptReply = (
 
 export interface InboxEngineOptions {
   readonly database: Database;
+  /** Begins the transaction of a handler. Default: `database.begin`. */
+  readonly begin?: Database["begin"];
   readonly schema: string;
   /** Without it handlers cannot publish. */
   readonly openScope?: OpenScope;
@@ -55,6 +59,7 @@ export function inboxEngine(options: InboxEngineOptions): InboxEngine {
   const schema = quoteSchema(options.schema);
   return {
     database: options.database,
+    begin: options.begin ?? ((limits) => options.database.begin(limits)),
     sql: inboxStatements(schema),
     deadLetters: deadLetterStatements(schema),
     openScope: options.openScope ?? noOutbox,
@@ -70,10 +75,12 @@ export function inboxEngine(options: InboxEngineOptions): InboxEngine {
 
 const noOutbox: OpenScope = (tx) => ({
   tx: {
-    query: (text, params) => tx.query(text, params),
+    query: (text: string, params?: readonly unknown[]) => tx.query(text, params),
     publish: rejectWithoutOutbox,
     start: rejectWithoutOutbox,
   },
+  publish: rejectWithoutOutbox,
+  start: rejectWithoutOutbox,
   open: () => {
     throw new SagaboxError("CLAIM_STORE_UNKNOWN", "This inbox was created without a claim check.");
   },

@@ -50,8 +50,10 @@ export type PublishInHandler = BusTransaction["publish"];
 
 /** Collects what the handlers of one transaction publish. The app opens one scope per transaction. */
 export interface OutgoingScope {
-  /** The transaction for the handlers. It gives no access to COMMIT or to the connection. */
-  readonly tx: BusTransaction;
+  /** The transaction for the handlers: a `BusTransaction`, or the one of the user's library. */
+  readonly tx: unknown;
+  readonly publish: BusTransaction["publish"];
+  readonly start: BusTransaction["start"];
   open(attachment: Attachment): Readable;
   /** Waits for all publishes that have started. Rejects if one of them failed. */
   waitForPending(): Promise<void>;
@@ -64,9 +66,12 @@ export interface OutgoingScope {
 export type OpenScope = (tx: OwnedTransaction) => OutgoingScope;
 
 /** What a handler can use besides its message. */
-export interface HandlerContext {
-  /** Runs SQL, publishes and starts sagas in the transaction that also contains the dedupe row. */
-  readonly tx: BusTransaction;
+export interface HandlerContext<Tx = BusTransaction> {
+  /**
+   * The transaction that also contains the dedupe row: a `BusTransaction`, or the transaction of the library that the bus was
+   * created with (`transactions`).
+   */
+  readonly tx: Tx;
   /** Aborts at the deadline, at a stop, and when another worker takes the message over. */
   readonly signal: AbortSignal;
   /** Equal for all attempts of this consumer at this message. Pass it to systems outside the database. */
@@ -74,13 +79,15 @@ export interface HandlerContext {
   /** The number of this attempt, from 1. */
   readonly attempt: number;
   readonly consumer: string;
-  /** Short for `tx.publish`. */
+  /** Publishes a message in the transaction. */
   readonly publish: PublishInHandler;
+  /** Starts a saga in the transaction. */
+  readonly start: BusTransaction["start"];
   /** Streams the bytes of an attachment. The stream fails at its end if the bytes do not match the attached ones. */
   readonly open: (attachment: Attachment) => Readable;
 }
 
-export type BatchContext = Omit<HandlerContext, "attempt" | "idempotencyKey"> & {
+export type BatchContext<Tx = BusTransaction> = Omit<HandlerContext<Tx>, "attempt" | "idempotencyKey"> & {
   /** The idempotency key of one of the messages. Equal for all attempts. */
   readonly idempotencyKeyFor: (message: { readonly id: string }) => string;
 };
@@ -90,15 +97,15 @@ export type HandlerResult<C extends AnyContract> = [ReplyInputOf<C>] extends [ne
   ? Json | void
   : ReplyInputOf<C>;
 
-export type Handler<C extends AnyContract> = (
+export type Handler<C extends AnyContract, Tx = BusTransaction> = (
   message: Received<C>,
-  context: HandlerContext,
+  context: HandlerContext<Tx>,
 ) => HandlerResult<C> | Promise<HandlerResult<C>>;
 
 /** Handles a batch of new messages, in order, in one transaction: all of them succeed or none does. */
-export type BatchHandler<C extends AnyContract> = (
+export type BatchHandler<C extends AnyContract, Tx = BusTransaction> = (
   messages: readonly Received<C>[],
-  context: BatchContext,
+  context: BatchContext<Tx>,
 ) => void | Promise<void>;
 
 /**

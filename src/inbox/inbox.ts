@@ -84,7 +84,16 @@ export class Inbox {
     }
     const { consumer, topic, type } = message;
     const deadlineMs = this.#deadlineMs;
-    const receipt = { consumer, id, topic, type, payload: null, expiresAt: null, deadlineMs };
+    const receipt = {
+      consumer,
+      id,
+      topic,
+      type,
+      payload: null,
+      expiresAt: null,
+      deadlineMs,
+      forHandler: true,
+    };
     const { spans } = this.#engine;
     const attemptNumber = message.attempt ?? 1;
     const traceparent = message.traceparent ?? spans.currentSpan().traceparent;

@@ -165,8 +165,14 @@ export class BatchProcessor {
     registration: Registration,
     started: Set<Item>,
   ): Promise<BatchOutcome<Item>> {
-    const { consumer, settings, work } = registration;
-    const receipt = { consumer, items, deadlineMs: settings.deadlineMs, openAttempts: this.#attempts };
+    const { consumer, settings, work, internal } = registration;
+    const receipt = {
+      consumer,
+      items,
+      forHandler: !internal,
+      deadlineMs: settings.deadlineMs,
+      openAttempts: this.#attempts,
+    };
     if (work.kind === "statement") {
       const buildEffect = ({ message }: Item): StatementEffect => work.build(message);
       const batch = { ...receipt, buildEffect, size: this.#batchSize };
@@ -206,7 +212,9 @@ export class BatchProcessor {
     registration: Registration,
   ): Promise<readonly unknown[]> {
     const results = new Map<Item, unknown>();
-    const lines = this.#withSavepoints.has(registration) ? [fresh] : groupByKey(fresh);
+    // A library may use savepoints that are not seen here.
+    const isSerial = attempt.tx.native !== undefined || this.#withSavepoints.has(registration);
+    const lines = isSerial ? [fresh] : groupByKey(fresh);
     let refusal: Error | undefined;
     if (lines.length > 1) {
       attempt.tx.beforeSavepoint = () => {

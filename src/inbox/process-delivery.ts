@@ -280,9 +280,10 @@ export class DeliveryProcessor {
     return outcome;
   }
 
-  #createReceipt(held: InFlightDelivery, { settings }: Registration, id: string): Receipt {
+  #createReceipt(held: InFlightDelivery, { settings, internal }: Registration, id: string): Receipt {
     const { message, signal, ackWith } = held.delivery;
     return {
+      forHandler: !internal,
       consumer: this.#definition.name,
       id,
       topic: message.topic,

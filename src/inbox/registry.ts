@@ -3,6 +3,7 @@ import { resolveTopic, type AnyContract, type Routing } from "../message/index.t
 import type {
   BatchContext,
   BatchHandler,
+  BusTransaction,
   Handler,
   HandlerContext,
   Received,
@@ -33,6 +34,8 @@ export interface Registration {
   readonly topic: string;
   readonly settings: HandlerSettings;
   readonly work: Work;
+  /** True for a handler of sagabox itself, which needs no transaction of the user's library. */
+  readonly internal: boolean;
 }
 
 export interface ConsumerDefinition {
@@ -49,7 +52,7 @@ interface ConsumerDraft {
 }
 
 /** The registered handlers: at most one per consumer and contract. A consumer can have handlers for many contracts. */
-export class HandlerRegistry {
+export class HandlerRegistry<Tx = BusTransaction> {
   readonly #routing: Routing | undefined;
   readonly #defaults: ConsumerOptions;
   readonly #consumers = new Map<string, ConsumerDraft>();
@@ -61,7 +64,7 @@ export class HandlerRegistry {
     this.#defaults = defaults;
   }
 
-  on<C extends AnyContract>(contract: C, options: HandlerOptions, handler: Handler<C>): void;
+  on<C extends AnyContract>(contract: C, options: HandlerOptions, handler: Handler<C, Tx>): void;
   on<C extends AnyContract>(
     contract: C,
     options: HandlerOptions & { readonly statement: StatementHandler<C>; readonly batch?: never },
@@ -69,12 +72,12 @@ export class HandlerRegistry {
   on(
     contract: AnyContract,
     options: HandlerOptions & { readonly statement?: StatementHandler<AnyContract> },
-    handler?: Handler<AnyContract>,
+    handler?: Handler<AnyContract, Tx>,
   ): void {
     assertUsable("on", contract, options);
     const { statement } = options;
     if (typeof handler === "function" && statement === undefined) {
-      this.#add(contract, options, { kind: "each", handle: handler });
+      this.#add(contract, options, { kind: "each", handle: handler as unknown as Handler<AnyContract> });
     } else if (typeof statement === "function" && handler === undefined && options.batch === undefined) {
       this.#add(contract, options, { kind: "statement", build: statement });
     } else {
@@ -85,12 +88,18 @@ export class HandlerRegistry {
     }
   }
 
-  onBatch<C extends AnyContract>(contract: C, options: HandlerOptions, handler: BatchHandler<C>): void {
+  /** Registers a handler of sagabox itself, such as the one that takes replies to sagas. */
+  onInternally<C extends AnyContract>(contract: C, options: HandlerOptions, handler: Handler<C>): void {
+    const handle = handler as unknown as Handler<AnyContract>;
+    this.#add(contract, options, { kind: "each", handle }, { internal: true });
+  }
+
+  onBatch<C extends AnyContract>(contract: C, options: HandlerOptions, handler: BatchHandler<C, Tx>): void {
     assertUsable("onBatch", contract, options);
     if (typeof handler !== "function") {
       throw new SagaboxError("OPTIONS_INVALID", `onBatch(${contract.name}) needs a handler function.`);
     }
-    const handle = handler as BatchHandler<AnyContract>;
+    const handle = handler as unknown as BatchHandler<AnyContract>;
     this.#add(contract, { ...options, batch: options.batch ?? {} }, { kind: "bulk", handle });
   }
 
@@ -108,7 +117,7 @@ export class HandlerRegistry {
     }));
   }
 
-  #add(contract: AnyContract, options: HandlerOptions, work: Work): void {
+  #add(contract: AnyContract, options: HandlerOptions, work: Work, { internal } = { internal: false }): void {
     const settings = handlerSettings(options);
     const { consumer } = options;
     if (this.#isClosed) throw lateHandlerError(consumer, contract.name);
@@ -123,7 +132,7 @@ export class HandlerRegistry {
     consumerSettings(consumer, merged);
     known.options = merged;
     const topic = resolveTopic(contract, this.#routing);
-    known.handlers.set(contract.name, { consumer, contract, topic, settings, work });
+    known.handlers.set(contract.name, { consumer, contract, topic, settings, work, internal });
     this.#consumers.set(consumer, known);
   }
 }

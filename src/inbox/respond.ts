@@ -2,7 +2,7 @@ import { describeFailure } from "../dead-letter/index.ts";
 import { isSagaboxError } from "../errors/index.ts";
 import type { Attempt } from "./attempt.ts";
 import type { InboxEngine } from "./engine.ts";
-import type { BatchContext, HandlerContext, OutgoingScope, Received } from "./handler.ts";
+import type { BatchContext, BusTransaction, HandlerContext, OutgoingScope, Received } from "./handler.ts";
 import {
   type AnyContract,
   type Json,
@@ -65,7 +65,7 @@ async function sendReply(
   if (topic === undefined) return;
   // Replies to a saga have its id as their key, so that they arrive in order and at one worker.
   const options = message.sagaId === null ? {} : { key: message.sagaId };
-  await runInContext(message, id, () => scope.tx.publish(replyContract(topic), body, options));
+  await runInContext(message, id, () => scope.publish(replyContract(topic), body, options));
 }
 
 /**
@@ -106,26 +106,28 @@ export function handlerContext(
   attempt: Attempt,
 ): HandlerContext {
   return {
-    tx: attempt.scope.tx,
+    tx: attempt.scope.tx as BusTransaction,
     get signal() {
       return attempt.signal;
     },
     idempotencyKey: idempotencyKey(consumer, id),
     attempt: attemptNumber,
     consumer,
-    publish: attempt.scope.tx.publish,
+    publish: attempt.scope.publish,
+    start: attempt.scope.start,
     open: (attachment) => attempt.scope.open(attachment),
   };
 }
 
 export function batchContext(consumer: string, attempt: Attempt): BatchContext {
   return {
-    tx: attempt.scope.tx,
+    tx: attempt.scope.tx as BusTransaction,
     get signal() {
       return attempt.signal;
     },
     consumer,
-    publish: attempt.scope.tx.publish,
+    publish: attempt.scope.publish,
+    start: attempt.scope.start,
     open: (attachment) => attempt.scope.open(attachment),
     idempotencyKeyFor: ({ id }) => idempotencyKey(consumer, id),
   };

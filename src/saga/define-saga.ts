@@ -1,8 +1,10 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { SagaboxError } from "../errors/index.ts";
+import type { BusTransaction } from "../inbox/index.ts";
 import type { AnyCommand, AnyEvent, InputFor, InputSafe, WireOf } from "../message/index.ts";
 import { type Duration, milliseconds, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
 import { retryPolicy, type RetryPolicy } from "../retry/index.ts";
+import type { TransactionAdapter } from "../storage/index.ts";
 import {
   type GroupNode,
   listSteps,
@@ -18,7 +20,7 @@ import {
 import { MAX_DURATION_MS } from "./options.ts";
 import type { GroupOptions, None, Saga, StepOptions, UndoOptions, WaitOptions } from "./saga-types.ts";
 
-export interface SagaOptions<T extends StandardSchemaV1> {
+export interface SagaOptions<T extends StandardSchemaV1, Tx = BusTransaction> {
   /** Raise it when the steps change. An instance finishes on the version it began with. */
   readonly version: number;
   readonly input: T;
@@ -31,19 +33,21 @@ export interface SagaOptions<T extends StandardSchemaV1> {
   readonly deadline?: Duration | number;
   /** Names the data subject. Input, state and history of the instance are encrypted with the subject's key. */
   readonly personal?: { readonly subject: (input: WireOf<T>) => string };
+  /** The library whose transactions `tx` steps use. It must be the one of the bus. Default: `tx` is a `BusTransaction`. */
+  readonly transactions?: TransactionAdapter<Tx>;
 }
 
 /**
  * Defines a saga step by step. The result is data, so it can be drawn, checked, versioned and replayed without running
  * it. Throws SAGA_INVALID if a name, option or step is not valid.
  */
-export function saga<const T extends StandardSchemaV1>(
+export function saga<const T extends StandardSchemaV1, Tx = BusTransaction>(
   name: string,
-  options: SagaOptions<T> & InputSafe<T>,
-): Saga<InputFor<T>, None, "undoable"> {
+  options: SagaOptions<T, Tx> & InputSafe<T>,
+): Saga<InputFor<T>, None, "undoable", Tx> {
   const where = `saga "${name}"`;
-  rejectUnknownKeys(where, options, ["version", "input", "key", "deadline", "personal"]);
-  const { version, input, key, deadline, personal } = options as SagaOptions<T>;
+  rejectUnknownKeys(where, options, ["version", "input", "key", "deadline", "personal", "transactions"]);
+  const { version, input, key, deadline, personal, transactions } = options as SagaOptions<T, Tx>;
   if (personal !== undefined && typeof personal?.subject !== "function") {
     throw invalid(where, "needs `subject` in `personal`, a function of its input");
   }
@@ -59,9 +63,10 @@ export function saga<const T extends StandardSchemaV1>(
         ? null
         : milliseconds(`${where}.deadline`, deadline, { min: 1, max: MAX_DURATION_MS }),
     personal: personal === undefined ? null : { subject: (value) => personal.subject(value as WireOf<T>) },
+    library: transactions?.name ?? null,
     nodes: [],
   };
-  return new SagaBuilder(definition) as unknown as Saga<InputFor<T>, None, "undoable">;
+  return new SagaBuilder(definition) as unknown as Saga<InputFor<T>, None, "undoable", Tx>;
 }
 
 type BuilderMode = { readonly inside: boolean; readonly forward: boolean };

@@ -25,6 +25,7 @@ export interface RunStepContext extends StepContext {
 export interface TxStepContext extends StepContext {
   readonly tx: BusTransaction;
   readonly publish: BusTransaction["publish"];
+  readonly start: BusTransaction["start"];
 }
 
 /** What an undo function knows about the step it undoes. */
@@ -117,6 +118,8 @@ export interface SagaDefinition {
   readonly deadlineMs: number | null;
   /** Names the data subject, with whose key the instance is encrypted. Null if the saga holds no personal data. */
   readonly personal: { readonly subject: (input: unknown) => string } | null;
+  /** The library whose transactions its `tx` steps use. Null for a `BusTransaction`. */
+  readonly library: string | null;
   readonly nodes: readonly Node[];
 }
 

@@ -1,5 +1,4 @@
 import { isSagaboxError, SagaboxError } from "../errors/index.ts";
-import type { BusTransaction } from "../inbox/index.ts";
 import { toFailure, MAX_FREE_CONFLICTS, type Failure } from "../retry/index.ts";
 import { systemClock, withDeadline } from "../runtime/index.ts";
 import { toArrayLiteral, type Database, type TransactionOptions } from "../storage/index.ts";
@@ -9,7 +8,7 @@ import type { SagaDefinition } from "./definition.ts";
 import type { SagaEngine, SagaTransaction } from "./engine.ts";
 import type { SagaInput, WorkOutcome } from "./input.ts";
 import { decodePendingInput } from "./pending-input.ts";
-import { localTimeoutMs, runTxStep, timeoutOutcome } from "./local-step.ts";
+import { localTimeoutMs, runTxStep, timeoutOutcome, type StepTools } from "./local-step.ts";
 import { applyDecision, atTime, type Cause, type LoadedInstance } from "./saga-store.ts";
 import { COLLECT } from "./start.ts";
 import { hasEnded } from "./state.ts";
@@ -21,12 +20,15 @@ import { clockIsDue, listLocalWork, nextDueMs, type LocalWork } from "./timers.t
 /** Runs work in a transaction of its own: commits when the work resolves, rolls back when it throws. */
 export type OpenTransaction = <T>(
   work: (tx: SagaTransaction & StepTransaction) => Promise<T>,
-  limits?: Pick<TransactionOptions, "idleTimeoutMs">,
+  options?: Pick<TransactionOptions, "idleTimeoutMs"> & {
+    /** True if a function of the user runs in it, in the transaction of the user's library if there is one. */
+    readonly forUser?: boolean;
+  },
 ) => Promise<T>;
 
 interface StepTransaction {
   /** The transaction for the function of a `tx` step. It gives no access to COMMIT or to the connection. */
-  forUser(): BusTransaction;
+  forUser(): StepTools;
   /** Closes the connection. Later statements on it fail, and the transaction is rolled back. */
   destroy(): void;
 }
@@ -176,7 +178,7 @@ export class InstanceHandle {
           const { instance } = await engine.apply(tx, definition, now, cause, { whole: true, release });
           return instance;
         },
-        { idleTimeoutMs: timeoutMs },
+        { idleTimeoutMs: timeoutMs, forUser: definition.library !== null },
       );
       this.#update(done);
       this.#conflicts = 0;

@@ -131,21 +131,28 @@ function waitForOutcome(
   });
 }
 
+/** What the function of a `tx` step works with. `tx` may be the transaction of the user's library. */
+export interface StepTools {
+  readonly tx: unknown;
+  readonly publish: BusTransaction["publish"];
+  readonly start: BusTransaction["start"];
+}
+
 /** Runs a `tx` step or its undo inside the open transaction. Rethrows its errors, so that the transaction rolls back. */
 export async function runTxStep(
   work: LocalWork,
   instance: LoadedInstance,
-  tx: BusTransaction,
+  tools: StepTools,
 ): Promise<WorkOutcome> {
-  return runInMessageContext(toMessageContext(instance), () => callTxStep(work, instance, tx));
+  return runInMessageContext(toMessageContext(instance), () => callTxStep(work, instance, tools));
 }
 
 async function callTxStep(
   { definition, step, undo, record }: LocalWork,
   instance: LoadedInstance,
-  tx: BusTransaction,
+  { tx, publish, start }: StepTools,
 ): Promise<WorkOutcome> {
-  const seen = { ...toStepContext(definition, instance), tx, publish: tx.publish };
+  const seen = { ...toStepContext(definition, instance), tx: tx as BusTransaction, publish, start };
   if (undo) {
     if (step.undo?.kind === "tx") await step.undo.work({ ...seen, ...toUndoContext(step, record) });
     return { kind: "done" };

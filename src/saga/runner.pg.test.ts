@@ -22,11 +22,7 @@ async function setup(options: SagaBusOptions = {}) {
     try {
       const result = await work({
         run: (statement, params) => tx.run(statement, params),
-        forUser: () => ({
-          query: (text, params) => tx.query(text, params),
-          publish: nothing,
-          start: nothing,
-        }),
+        forUser: () => ({ tx, publish: nothing, start: nothing }),
         destroy: () => tx.destroy(),
         send: nothing,
         onCommit: () => undefined,
@@ -54,6 +50,7 @@ async function setup(options: SagaBusOptions = {}) {
     spans: silentSpans,
     discardDeadLetters: nothing,
     begin,
+    library: null,
     transactionOf: nothing,
   });
   onTestFinished(async () => {

@@ -38,6 +38,8 @@ export interface SagasParts extends Pick<
   readonly stopDeadlineMs: number;
   readonly settings: SagaSettings;
   readonly begin: OpenTransaction;
+  /** The library of the bus, which `tx` steps may use. Null without one. */
+  readonly library: string | null;
   readonly transactionOf: (tx: BusTransaction) => SagaTransaction;
 }
 
@@ -98,6 +100,7 @@ export class Sagas {
       const { name, version } = saga.definition;
       const isNew = this.#registry.get(name, version) === undefined;
       if (isNew && this.#listening) throw tooLate(name);
+      assertSameLibrary(saga.definition, this.#parts.library);
       this.#registry.register(saga.definition);
     }
     checkEventConsumers(this.#parts.service, this.#registry.listAwaitedEvents());
@@ -165,6 +168,15 @@ function tooLate(name: string): SagaboxError {
   );
 }
 
+function assertSameLibrary({ name, library }: SagaDefinition, own: string | null): void {
+  if (library === null || library === own) return;
+  throw new SagaboxError(
+    "SAGA_INVALID",
+    `The \`tx\` steps of saga "${name}" use transactions of ${library}, but this bus ` +
+      `${own === null ? "was created without `transactions`" : `uses those of ${own}`}. Pass the same adapter to both.`,
+  );
+}
+
 interface ListenParts {
   readonly engine: SagaEngine;
   /** Wraps a handler's transaction, so that it can send composed messages. */
@@ -181,14 +193,14 @@ function listen(registry: HandlerRegistry, parts: ListenParts): void {
   const replies = replyContract(replyTopicFor(sagaReplies(service)));
   const consumer = replyConsumer(service);
   // Replies may arrive before the consumer first starts, so it reads from the beginning. Events are read from now on.
-  registry.on(replies, { consumer, from: "beginning" }, async (message, context) =>
+  registry.onInternally(replies, { consumer, from: "beginning" }, async (message, context) =>
     handleReply(parts, message, context),
   );
   for (const { event, sagas: interested } of sagas.listAwaitedEvents()) {
     for (const [type, versions] of interested) {
       // One consumer per event and saga: a worker whose versions do not wait for this event must not receive it, and a
       // saga whose key function throws must not block the others.
-      registry.on(
+      registry.onInternally(
         keepWireForm(event),
         { consumer: eventConsumer(service, event.name, type) },
         async (message, context) => {

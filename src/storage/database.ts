@@ -98,6 +98,8 @@ export interface OwnedTransaction extends Queryable, Sql {
   readonly lostCause: unknown;
   /** False if the driver does not report statements that other code runs on the same connection, such as SAVEPOINT. */
   readonly seesEverything: boolean;
+  /** The transaction object of the user's library, if the library opened this transaction. */
+  readonly native?: object;
   /** Called and awaited before SQL of the user creates, releases or rolls back to a savepoint. */
   beforeSavepoint?: () => Promise<void>;
   /**

@@ -52,6 +52,7 @@ export {
   toQueryable,
   type CallerTransaction,
   type PgTx,
-  type PostgresJsTx,
-  type TransactionTypes,
 } from "./drivers/caller-transaction.ts";
+export type { LibraryTransactionOptions, TransactionAdapter } from "./drivers/library.ts";
+export { beginInLibrary } from "./drivers/library-transaction.ts";
+export type { PostgresJsTx } from "./drivers/postgres-js.ts";

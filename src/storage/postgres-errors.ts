@@ -22,12 +22,15 @@ export const SQLSTATE = {
   duplicateTable: "42P07",
   duplicateSchema: "42P06",
   readOnlyTransaction: "25006",
+  inFailedTransaction: "25P02",
 } as const;
 
 export function sqlState(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
-  // EPIPE looks like a SQLSTATE but is Node's code for a lost connection.
-  return typeof error.code === "string" && /^(?!EPIPE)[0-9A-Z]{5}$/.test(error.code) ? error.code : undefined;
+  // EPIPE looks like a SQLSTATE but is Node's code for a lost connection, and Prisma numbers its errors from P1000.
+  return typeof error.code === "string" && /^(?!EPIPE|P[1-9])[0-9A-Z]{5}$/.test(error.code)
+    ? error.code
+    : undefined;
 }
 
 // With these SQLSTATEs the server ends the session. A refused write means that the connection leads to a standby,

@@ -52,6 +52,13 @@ export const rooms: Readonly<Record<string, Room>> = {
     packages: ["pg"],
     typePackages: ["postgres"],
   },
+  // The entries of the libraries that users bring.
+  transactions: {
+    rooms: [],
+    files: ["drizzle", "knex", "kysely", "postgres-js", "prisma", "typeorm"].map(
+      (library) => `storage/drivers/${library}.ts`,
+    ),
+  },
   transport: { rooms: ["message", "errors", "runtime", "storage", "telemetry"] },
   "transports/postgres": { rooms: [...ground, ...tools, ...ports, "lanes"] },
   "transports/rabbitmq": { rooms: [...ground, ...tools, "transport"], packages: ["amqplib"] },

@@ -151,8 +151,11 @@ export async function participants(wishes: Parameters<typeof consumers>[0] = {})
       said.push({ ...(data as Reply), key: options?.key, sagaId: context?.sagaId });
       return Promise.resolve({ id: `reply-${said.length}`, written: true });
     };
+    const start = (): Promise<never> => Promise.reject(new Error("no sagas here"));
     return {
-      tx: { query: tx.query.bind(tx), publish, start: () => Promise.reject(new Error("no sagas here")) },
+      tx: { query: tx.query.bind(tx), publish, start },
+      publish,
+      start,
       waitForPending: () => Promise.resolve(),
       lastStatements: () => [],
       open: () => Readable.from([]),

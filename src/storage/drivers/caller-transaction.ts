@@ -1,9 +1,18 @@
 import { NotInTransactionError, SagaboxError } from "../../errors/index.ts";
 import type { OwnedTransaction, Param, Queryable, Rows } from "../database.ts";
 import { explainPooler } from "../pooler.ts";
-import { explainReadOnly, sqlState } from "../postgres-errors.ts";
+import { explainReadOnly, SQLSTATE, sqlState } from "../postgres-errors.ts";
 import type { Statement } from "../statement.ts";
-import { isPgTooOld, pgTooOldError, type PgQuery, type PgResult } from "./pg-shape.ts";
+import { drizzle, type DrizzleTx } from "./drizzle.ts";
+import { knex, type KnexTx } from "./knex.ts";
+import { kysely, type KyselyTx } from "./kysely.ts";
+import { onClientTransactionEnd, unwrapError } from "./library-client.ts";
+import { isObject } from "./library-shape.ts";
+import type { Library, LibraryClient } from "./library.ts";
+import { isPgTooOld, pgTooOldError } from "./pg-shape.ts";
+import { postgresJs, type PostgresJsTx } from "./postgres-js.ts";
+import { prisma, type PrismaTx } from "./prisma.ts";
+import { typeOrm, type TypeOrmTx } from "./typeorm.ts";
 
 /** A `pg` client inside BEGIN … COMMIT. `totalCount?: never` rejects a pool at compile time. */
 export interface PgTx {
@@ -27,20 +36,9 @@ export interface PgClientWithOldTypes {
   "@types/pg is too old: install @types/pg 8.21 or newer": never;
 }
 
-/** The `tx` of postgres.js's `sql.begin(async (tx) => …)`. `begin?: never` rejects the root `sql` object at compile time. */
-export interface PostgresJsTx {
-  unsafe: (...args: never[]) => unknown;
-  savepoint: (...args: never[]) => unknown;
-  begin?: never;
-}
-
-/** Transaction types by driver. Other drivers add their own by declaration merging. */
-export interface TransactionTypes {
-  readonly pg: PgTx;
-  readonly "postgres-js": PostgresJsTx;
-}
-
-export type CallerTransaction = TransactionTypes[keyof TransactionTypes] | PgClientWithOldTypes;
+/** An open transaction of one of the supported libraries. */
+export type CallerTransaction =
+  PgTx | PostgresJsTx | DrizzleTx | PrismaTx | KyselyTx | KnexTx | TypeOrmTx | PgClientWithOldTypes;
 
 /**
  * Recognizes the driver of a caller's transaction by its methods. Throws NotInTransactionError if `tx` is not an open
@@ -48,28 +46,30 @@ export type CallerTransaction = TransactionTypes[keyof TransactionTypes] | PgCli
  */
 export function toQueryable(tx: unknown): Queryable {
   if (isOwned(tx)) return tx;
-  if (isPostgresJs(tx)) return new PostgresJsCaller(tx);
   if (isPgClient(tx)) {
     if (isPgTooOld(tx)) throw pgTooOldError();
-    return createPgCaller(tx);
+    return createPgCaller(tx, "BEGIN");
   }
+  const library = findLibrary(tx);
+  if (library !== undefined) return new LibraryCaller(library, tx as object);
   throw notInTransaction(tx);
 }
 
-interface PgCallerClient {
-  query(query: PgQuery): Promise<PgResult>;
-  getTransactionStatus(): string | null;
+type PgCallerClient = LibraryClient;
+
+function findLibrary(tx: unknown): Library | undefined {
+  return isObject(tx) ? LIBRARIES.find((library) => library.isTransaction(tx)) : undefined;
 }
 
-function createPgCaller(client: PgCallerClient): Queryable {
+function createPgCaller(client: PgCallerClient, call: string): Queryable {
   const status = client.getTransactionStatus();
   if (status === "T") return new PgCaller(client);
   if (status === "E") {
     throw transactionAborted();
   }
   throw new NotInTransactionError(
-    "This pg client has no open transaction, so the message would not be rolled back with your data. " +
-      "Run BEGIN on it first, or use bus.transaction().",
+    "The transaction is not open, so the message would not be rolled back with your data. " +
+      `${call === "BEGIN" ? "Run BEGIN on the client first" : `Publish inside ${call}, before it returns`}, or use bus.transaction().`,
   );
 }
 
@@ -101,49 +101,33 @@ function transactionAborted(cause?: unknown): SagaboxError {
   );
 }
 
-/** `count` is the number of rows returned or written. The array contains only the returned rows. */
-type PostgresJsRows = unknown[] & { readonly count?: number | null };
+/** Libraries whose transactions are recognized, in the order in which their shapes are tried. */
+const LIBRARIES: readonly Library[] = [drizzle, prisma, kysely, knex, typeOrm, postgresJs];
 
-interface PostgresJsCallable {
-  unsafe(text: string, params: readonly Param[], options: { prepare: boolean }): Promise<PostgresJsRows>;
-}
-
-class PostgresJsCaller implements Queryable {
+/** A transaction of a library. Its statements go to the `pg` client below if there is one. */
+class LibraryCaller implements Queryable {
   readonly borrowed = true;
-  readonly #tx: PostgresJsCallable;
+  readonly #library: Library;
+  readonly #tx: object;
 
-  constructor(tx: PostgresJsCallable) {
+  constructor(library: Library, tx: object) {
+    this.#library = library;
     this.#tx = tx;
   }
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
-    const query = this.#tx.unsafe(statement.text, params, { prepare: true });
-    const rows = await query.catch((error: unknown) => {
-      // postgres.js names prepared statements itself, so the name in the error does not show that this one is ours.
+    const client = await this.#library.client?.(this.#tx);
+    if (client !== undefined) return createPgCaller(client, this.#library.call).run<R>(statement, params);
+    try {
+      const { rows, rowCount } = await this.#library.query(this.#tx, statement.text, params);
+      return { rows: rows as R[], rowCount, command: "" };
+    } catch (thrown) {
+      const error = unwrapError(thrown);
+      // Libraries name prepared statements themselves, so the name in the error does not show that this one is ours.
+      if (sqlState(error) === SQLSTATE.inFailedTransaction) throw transactionAborted(error);
       throw explainReadOnly(explainPooler(error, true));
-    });
-    return {
-      rows: toSnakeCaseRows(rows as object[]) as R[],
-      rowCount: rows.count ?? rows.length,
-      command: "",
-    };
+    }
   }
-}
-
-// The user's `transform` (postgres.camel, .pascal, .kebab) also renames the columns of sagabox's results.
-function toSnakeCaseRows(rows: readonly object[]): object[] {
-  const [first = {}] = rows;
-  if (Object.keys(first).every((name) => name === toSnakeCase(name))) return [...rows];
-  return rows.map((row) =>
-    Object.fromEntries(
-      Object.entries(row).map(([name, value]: [string, unknown]) => [toSnakeCase(name), value]),
-    ),
-  );
-}
-
-function toSnakeCase(name: string): string {
-  const plain = name.replaceAll("-", "_").replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-  return plain.replace(/^_/, "");
 }
 
 function isOwned(tx: unknown): tx is OwnedTransaction {
@@ -156,60 +140,36 @@ function isPgClient(tx: unknown): tx is PgCallerClient {
   return hasProperty(tx, "query") && isClient && !hasProperty(tx, "totalCount");
 }
 
-function isPostgresJs(tx: unknown): tx is PostgresJsCallable {
-  return hasProperty(tx, "unsafe") && hasProperty(tx, "savepoint") && !hasProperty(tx, "begin");
-}
-
 function hasProperty(value: unknown, name: string): boolean {
   return ((typeof value === "object" && value !== null) || typeof value === "function") && name in value;
 }
 
 function notInTransaction(tx: unknown): NotInTransactionError {
-  if (hasProperty(tx, "totalCount") || hasProperty(tx, "begin")) {
+  const root = isObject(tx) ? LIBRARIES.find((library) => library.isRoot(tx)) : undefined;
+  if (root !== undefined) {
+    return new NotInTransactionError(
+      `An open transaction is needed, but got the root object of ${root.name}: the message would not be rolled back with ` +
+        `your data. Open a transaction and pass what it gives: ${root.call}.`,
+    );
+  }
+  if (hasProperty(tx, "totalCount")) {
     return new NotInTransactionError(
       "An open transaction is needed, but got a pool: the message would not be rolled back with your data. " +
-        "Pass the client that ran BEGIN (pg), the `tx` of sql.begin (postgres.js), or use bus.transaction().",
+        "Pass the client that ran BEGIN, or use bus.transaction().",
     );
   }
   return new NotInTransactionError(
-    "The first argument is not a transaction of a supported driver. " +
-      "Pass a pg client inside BEGIN, the `tx` of postgres.js's sql.begin, or the `tx` of bus.transaction().",
+    "The first argument is not a transaction of a supported library. Pass a pg client inside BEGIN, the transaction of " +
+      `${LIBRARIES.map(({ name }) => name).join(", ")}, or the \`tx\` of bus.transaction().`,
   );
-}
-
-interface ReadyForQuery {
-  readonly status?: string;
-}
-
-interface ObservableClient {
-  getTransactionStatus(): string | null;
-  readonly connection: {
-    on(event: "readyForQuery", listener: (message: ReadyForQuery) => void): unknown;
-    removeListener(event: "readyForQuery", listener: (message: ReadyForQuery) => void): unknown;
-  };
 }
 
 /**
- * Calls the listener when the open transaction of a caller's `pg` client ends, by COMMIT or by ROLLBACK. Returns false if
- * the client does not report the end.
+ * Calls the listener when the open transaction of a caller ends, by COMMIT or by ROLLBACK. Returns false if the library does
+ * not report the end.
  */
-export function onTransactionEnd(client: object, listener: () => void): boolean {
-  if (!isObservable(client) || client.getTransactionStatus() !== "T") return false;
-  const { connection } = client;
-  const onReady = ({ status }: ReadyForQuery): void => {
-    if (status !== "I") return; // not idle: the transaction is still open
-    connection.removeListener("readyForQuery", onReady);
-    listener();
-  };
-  connection.on("readyForQuery", onReady);
-  return true;
-}
-
-function isObservable(client: object): client is ObservableClient {
-  const { connection, getTransactionStatus } = client as Partial<ObservableClient>;
-  return (
-    typeof getTransactionStatus === "function" &&
-    typeof connection?.on === "function" &&
-    typeof connection.removeListener === "function"
-  );
+export function onTransactionEnd(tx: object, listener: () => void): boolean {
+  const library = isPgClient(tx) ? undefined : findLibrary(tx);
+  if (library !== undefined) return library.onEnd?.(tx, listener) ?? false;
+  return onClientTransactionEnd(tx as LibraryClient, listener);
 }

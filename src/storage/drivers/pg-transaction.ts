@@ -362,7 +362,7 @@ function toQuery({ statement, params }: CommitStatement): PgQuery {
 
 // Users may pass any value, and the driver encodes it as JSON. If that fails, the driver closes the prepared statement but
 // still considers it open, and the COMMIT sent after it would commit without this statement.
-function assertAllWritable(params: readonly unknown[]): void {
+export function assertAllWritable(params: readonly unknown[]): void {
   for (const param of params)
     if (typeof param === "object" && param !== null && !ArrayBuffer.isView(param)) JSON.stringify(param);
 }
@@ -382,7 +382,7 @@ function commandRefused(command: string): SagaboxError {
 }
 
 /** The error for statements that ended the transaction on its connection, or used savepoints that were noticed too late. */
-function transactionInterference(interference: Interference): SagaboxError {
+export function transactionInterference(interference: Interference): SagaboxError {
   switch (interference) {
     case "committed":
       return new SagaboxError(
@@ -411,7 +411,7 @@ function transactionInterference(interference: Interference): SagaboxError {
 }
 
 /** The error for a transaction that the server no longer has. Only the server knows how it ended. */
-function replacedByOther(): SagaboxError {
+export function replacedByOther(): SagaboxError {
   return new SagaboxError(
     "TRANSACTION_COMMITTED",
     "The transaction was ended by SQL run inside it and another was begun. What was written before that may have been " +
@@ -419,7 +419,7 @@ function replacedByOther(): SagaboxError {
   );
 }
 
-function transactionAborted(): SagaboxError {
+export function transactionAborted(): SagaboxError {
   return new SagaboxError(
     "TRANSACTION_ABORTED",
     "The server rolled the transaction back because a statement in it had failed and the failure was swallowed. " +
@@ -427,7 +427,7 @@ function transactionAborted(): SagaboxError {
   );
 }
 
-function commitUnknown(cause: unknown): SagaboxError {
+export function commitUnknown(cause: unknown): SagaboxError {
   return new SagaboxError(
     "COMMIT_UNKNOWN",
     "The connection ended before the server answered COMMIT: the transaction may or may not have happened. " +
@@ -439,7 +439,7 @@ function commitUnknown(cause: unknown): SagaboxError {
 /**
  * Whether a COMMIT failed with a SQLSTATE (deferred constraint, serialization failure): then it certainly did not commit.
  */
-function isRollback(reason: unknown): boolean {
+export function isRollback(reason: unknown): boolean {
   const state = sqlState(reason);
   return state !== undefined && !state.startsWith("08") && !state.startsWith("57P");
 }

@@ -1,0 +1,1 @@
+export { drizzleTransactions } from "../storage/drivers/drizzle.ts";

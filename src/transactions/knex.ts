@@ -1,0 +1,1 @@
+export { knexTransactions } from "../storage/drivers/knex.ts";

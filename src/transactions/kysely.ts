@@ -1,0 +1,1 @@
+export { kyselyTransactions } from "../storage/drivers/kysely.ts";

@@ -1,0 +1,1 @@
+export { postgresJsTransactions } from "../storage/drivers/postgres-js.ts";

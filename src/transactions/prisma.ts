@@ -1,0 +1,1 @@
+export { prismaTransactions } from "../storage/drivers/prisma.ts";

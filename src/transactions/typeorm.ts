@@ -1,0 +1,1 @@
+export { typeOrmTransactions } from "../storage/drivers/typeorm.ts";

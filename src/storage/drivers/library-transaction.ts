@@ -29,8 +29,8 @@ import { findCause, tagsOf, type TagLog, unwrapError } from "./library-client.ts
 
 const ACQUIRE_MS = 10_000;
 const ROLLBACK_MS = 5_000;
-/** How much longer than the handler's deadline the library must keep a transaction open: sagabox ends it itself. */
-const SPARE_MS = 15_000;
+/** A library that limits its transactions by itself must not end one early: sagabox ends it at the handler's deadline. */
+const MAX_TRANSACTION_MS = 86_400_000;
 
 /** Rejects the library's function so that it rolls back. It never reaches the user. */
 class RollbackRequest extends Error {}
@@ -88,7 +88,7 @@ export class LibraryTransaction<Tx extends object> implements OwnedTransaction {
     database: Database,
     options: TransactionOptions,
   ): Promise<LibraryTransaction<Tx>> {
-    const { statementMs = MAX_STATEMENT_MS, isolation = "read committed" } = options;
+    const { isolation = "read committed" } = options;
     const ending = new Ending();
     const opening = new Promise<Tx>((resolve, reject) => {
       const running = Promise.resolve().then(() =>
@@ -97,7 +97,7 @@ export class LibraryTransaction<Tx extends object> implements OwnedTransaction {
             resolve(tx);
             return ending.requested;
           },
-          { isolation, acquireMs: ACQUIRE_MS, timeoutMs: statementMs + SPARE_MS },
+          { isolation, acquireMs: ACQUIRE_MS, timeoutMs: MAX_TRANSACTION_MS },
         ),
       );
       ending.follow(running);
@@ -110,21 +110,15 @@ export class LibraryTransaction<Tx extends object> implements OwnedTransaction {
       ending.rollBack(); // as soon as it opens
       throw noTransaction(adapter.name);
     });
-    const opened = new LibraryTransaction({
-      adapter,
-      database,
-      tx,
-      client: await adapter.client?.(tx),
-      ending,
-      options,
-    });
     try {
+      const client = await adapter.client?.(tx);
+      const opened = new LibraryTransaction({ adapter, database, tx, client, ending, options });
       await opened.#enter(options);
+      return opened;
     } catch (error) {
-      await opened.rollback();
+      await ending.rollBackWithin(ROLLBACK_MS);
       throw error;
     }
-    return opened;
   }
 
   get open(): boolean {
@@ -150,8 +144,7 @@ export class LibraryTransaction<Tx extends object> implements OwnedTransaction {
 
   async query<R>(text: string, params: readonly unknown[] = []): Promise<Rows<R>> {
     this.#assertOpen();
-    const { rows, rowCount } = await this.#adapter.query(this.#tx, text, params as readonly Param[]);
-    return { rows: rows as R[], rowCount, command: "" };
+    return this.#query<R>({ text, preparedName: undefined }, params as readonly Param[]);
   }
 
   async commit(
@@ -225,12 +218,19 @@ export class LibraryTransaction<Tx extends object> implements OwnedTransaction {
     }
   }
 
-  async #query<R>({ preparedName, text }: Statement, params: readonly Param[]): Promise<Rows<R>> {
+  async #query<R>(
+    { preparedName, text }: { readonly text: string; readonly preparedName: string | undefined },
+    params: readonly Param[],
+  ): Promise<Rows<R>> {
     if (this.#client === undefined) {
       const { rows, rowCount } = await this.#adapter.query(this.#tx, text, params);
       return { rows: rows as R[], rowCount, command: "" };
     }
-    const result = await this.#client.query({ name: preparedName, text, values: params });
+    const result = await this.#client.query({
+      ...(preparedName === undefined ? {} : { name: preparedName }),
+      text,
+      values: params,
+    });
     return { rows: result.rows as R[], rowCount: result.rowCount ?? 0, command: result.command };
   }
 

@@ -1495,7 +1495,7 @@ do $roles$
 declare
   wanted text;
 begin
-  foreach wanted in array array['sagabox_owner', 'sagabox_writer', 'sagabox_relay', 'sagabox_consumer', 'sagabox_saga', 'sagabox_worker', 'sagabox_viewer', 'sagabox_operator', 'sagabox_privacy'] loop
+  foreach wanted in array array['sagabox_owner', 'sagabox_publisher', 'sagabox_writer', 'sagabox_relay', 'sagabox_consumer', 'sagabox_saga', 'sagabox_worker', 'sagabox_viewer', 'sagabox_operator', 'sagabox_privacy'] loop
     begin
       execute format('create role %I nologin', wanted);
     exception when duplicate_object or unique_violation then null;
@@ -1535,11 +1535,12 @@ end
 $owner$;
 
 -- Revokes all rights first, so that a right that is no longer in the list is removed.
-revoke all on schema "sagabox" from public, "sagabox_writer", "sagabox_relay", "sagabox_consumer", "sagabox_saga", "sagabox_worker", "sagabox_viewer", "sagabox_operator", "sagabox_privacy";
-revoke all on all tables in schema "sagabox" from public, "sagabox_writer", "sagabox_relay", "sagabox_consumer", "sagabox_saga", "sagabox_worker", "sagabox_viewer", "sagabox_operator", "sagabox_privacy";
-revoke all on all sequences in schema "sagabox" from public, "sagabox_writer", "sagabox_relay", "sagabox_consumer", "sagabox_saga", "sagabox_worker", "sagabox_viewer", "sagabox_operator", "sagabox_privacy";
-revoke all on all functions in schema "sagabox" from public, "sagabox_writer", "sagabox_relay", "sagabox_consumer", "sagabox_saga", "sagabox_worker", "sagabox_viewer", "sagabox_operator", "sagabox_privacy";
-grant usage on schema "sagabox" to "sagabox_writer", "sagabox_relay", "sagabox_consumer", "sagabox_saga", "sagabox_worker", "sagabox_viewer", "sagabox_operator", "sagabox_privacy";
+revoke all on schema "sagabox" from public, "sagabox_publisher", "sagabox_writer", "sagabox_relay", "sagabox_consumer", "sagabox_saga", "sagabox_worker", "sagabox_viewer", "sagabox_operator", "sagabox_privacy";
+revoke all on all tables in schema "sagabox" from public, "sagabox_publisher", "sagabox_writer", "sagabox_relay", "sagabox_consumer", "sagabox_saga", "sagabox_worker", "sagabox_viewer", "sagabox_operator", "sagabox_privacy";
+revoke all on all sequences in schema "sagabox" from public, "sagabox_publisher", "sagabox_writer", "sagabox_relay", "sagabox_consumer", "sagabox_saga", "sagabox_worker", "sagabox_viewer", "sagabox_operator", "sagabox_privacy";
+revoke all on all functions in schema "sagabox" from public, "sagabox_publisher", "sagabox_writer", "sagabox_relay", "sagabox_consumer", "sagabox_saga", "sagabox_worker", "sagabox_viewer", "sagabox_operator", "sagabox_privacy";
+grant usage on schema "sagabox" to "sagabox_publisher", "sagabox_writer", "sagabox_relay", "sagabox_consumer", "sagabox_saga", "sagabox_worker", "sagabox_viewer", "sagabox_operator", "sagabox_privacy";
+grant "sagabox_publisher" to "sagabox_writer";
 grant "sagabox_writer" to "sagabox_consumer";
 grant "sagabox_consumer" to "sagabox_saga";
 grant "sagabox_relay" to "sagabox_worker";
@@ -1547,6 +1548,8 @@ grant "sagabox_saga" to "sagabox_worker";
 grant "sagabox_viewer" to "sagabox_operator";
 grant "sagabox_writer" to "sagabox_privacy";
 
+grant execute on function "sagabox"."publish" to "sagabox_publisher";
+grant execute on function "sagabox"."wake_relays" to "sagabox_publisher";
 grant select on table "sagabox"."schema_migration" to "sagabox_writer";
 grant insert, select ("id", "seq") on table "sagabox"."message" to "sagabox_writer";
 grant insert on table "sagabox"."outbox" to "sagabox_writer";
@@ -1556,6 +1559,7 @@ grant execute on function "sagabox"."has_message" to "sagabox_writer";
 grant insert, select ("id") on table "sagabox"."published_id" to "sagabox_writer";
 grant insert ("key_id", "subject", "wrapped", "kek_id"), select ("key_id", "subject", "wrapped", "kek_id", "created_xid", "created_at", "erased_at") on table "sagabox"."subject_key" to "sagabox_writer";
 grant insert ("fingerprint"), select ("id", "fingerprint", "xid") on table "sagabox"."index_fingerprint" to "sagabox_writer";
+grant select, insert ("type", "service", "fields"), update ("fields", "registered_at") on table "sagabox"."personal_type" to "sagabox_writer";
 grant select ("id") on table "sagabox"."blob_home" to "sagabox_writer";
 grant insert, select ("key", "doomed_at"), update ("bytes", "sha256", "stored_at") on table "sagabox"."blob" to "sagabox_writer";
 grant insert, select ("key", "used_by") on table "sagabox"."blob_use" to "sagabox_writer";
@@ -4609,6 +4613,16 @@ update "sagabox".consumer_inbox as seen set result = '{"$erased":true}'
       select letter.message_id from "sagabox".dead_letter as letter
         where exists (select from unnest($1::text::text[]) as k where strpos(letter.headers, k) > 0))
           or exists (select from unnest($1::text::text[]) as k where strpos(seen.payload, k) > 0));
+
+-- sagabox.privacy.register_types
+insert into "sagabox".personal_type as known (type, service, fields)
+select listed.type, $1::text, array(select json_array_elements_text(listed.fields))
+  from json_to_recordset($2::text::json) as listed (type text, fields json)
+  where json_array_length(listed.fields) > 0
+    or exists (select from "sagabox".personal_type as own where own.type = listed.type and own.service = $1::text)
+  order by listed.type
+  on conflict (type, service) do update set fields = excluded.fields, registered_at = clock_timestamp()
+  where known.fields <> excluded.fields;
 
 -- sagabox.privacy.key_of
 select key_id, subject, wrapped, kek_id,

@@ -25,6 +25,7 @@ import {
   createPrivacyEngine,
   createSagaVault,
   MessageCipher,
+  PersonalTypes,
   type PrivacyEngine,
   type ReplyCipher,
   withoutKeys,
@@ -94,6 +95,7 @@ export interface Parts {
   readonly sagaWatch: SagaWatch;
   readonly sagaResults: SagaResults;
   readonly flows: Flows;
+  readonly personalTypes: PersonalTypes;
   /** Undefined without a key ring. */
   readonly privacy: PrivacyEngine | undefined;
 }
@@ -154,7 +156,9 @@ export function wireParts(
     { ...home, database },
     attachmentVault(privacy),
   );
-  const payloads = new Payloads(claimCheck.shelf, seal);
+  const { service } = settings;
+  const personalTypes = new PersonalTypes({ database: leased, schema, service });
+  const payloads = new Payloads(claimCheck.shelf, seal, (contract) => personalTypes.registerSoon(contract));
   const composeOne = createCompose(settings, outbox, newId, payloads, spans);
   const scopeParts: ScopeParts = {
     compose: composeOne,
@@ -183,7 +187,6 @@ export function wireParts(
     leaseMs: settings.leaseMs,
   });
   const deadLetters = deadLetterStore(database, schema);
-  const { service } = settings;
   const replies = new Replies({ database: leased, schema, observer });
   const requests = new Requests({
     service,
@@ -272,6 +275,7 @@ export function wireParts(
       listen: (onChanged) => watch.listen((news) => news.kind === "changed" && onChanged(news.id, news.to)),
     }),
     flows: new Flows({ database, schema, registry }),
+    personalTypes,
     privacy,
   };
 }

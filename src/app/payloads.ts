@@ -66,16 +66,21 @@ export interface PayloadCipher {
   replyHeaders(reply: Json): Headers;
 }
 
+/** Called with the contract of each message that has personal fields. */
+type OnPersonal = (contract: AnyContract) => void;
+
 const nothing: readonly never[] = [];
 
 /** Converts message data to its stored form and back: encrypts, then stores; fetches, then decrypts. */
 export class Payloads {
   readonly #store: PayloadStore;
   readonly #cipher: PayloadCipher;
+  readonly #onPersonal: OnPersonal;
 
-  constructor(shelf: PayloadStore, seal: PayloadCipher) {
+  constructor(shelf: PayloadStore, seal: PayloadCipher, onPersonal: OnPersonal = () => undefined) {
     this.#store = shelf;
     this.#cipher = seal;
+    this.#onPersonal = onPersonal;
   }
 
   readonly pack: Pack = (contract, message, data, tx) => {
@@ -98,6 +103,7 @@ export class Payloads {
     data: unknown,
     tx: Queryable | undefined,
   ): Promise<PackedPayload> {
+    this.#onPersonal(contract);
     const sealed = await this.#cipher.seal(contract, message, data, tx);
     const text = this.#encode(sealed.data);
     const packed = await this.#store.deposit(text, message, tx, this.#encode(data));

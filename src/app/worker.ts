@@ -8,6 +8,7 @@ import {
   LagWatch,
 } from "../inbox/index.ts";
 import { decodeHint, type Hint } from "../lanes/index.ts";
+import type { AnyContract } from "../message/index.ts";
 import type { Notices } from "../notify/index.ts";
 import { oneOf, type WorkerPart, workerParts } from "../options/index.ts";
 import type { OutboxSettings } from "../outbox/index.ts";
@@ -119,6 +120,7 @@ export class Worker {
     this.#assertNotStopped();
     const definitions = this.#listDefinitions();
     if (this.#parts.privacy === undefined) this.#warnAboutMissingKeys(definitions);
+    await this.#parts.personalTypes.register(listContracts(definitions));
     inbox.permits.limit = connectionsForHandlers(database.size, definitions.length);
     this.#consumers = this.#makeConsumers(definitions);
     const supervisor = new Supervisor({
@@ -313,8 +315,8 @@ export class Worker {
   }
 
   async #stop(): Promise<StopResult> {
-    const { settings, observer, sender, wakeUp, admission, transport, database, requests, sagaResults } =
-      this.#parts;
+    const { settings, observer, sender, wakeUp, admission, transport, database } = this.#parts;
+    const { requests, sagaResults, personalTypes } = this.#parts;
     const beganMs = systemClock.monotonicMs();
     observer.emit("worker.stopping", { worker: settings.worker });
     // A service that fails to stop must not keep the remaining ones running.
@@ -335,7 +337,7 @@ export class Worker {
       ]);
       await stopSafely(() => Promise.all([sender.close(), this.#notices.close()]));
       await stopSafely(() => transport.close());
-      await stopSafely(() => Promise.all([wakeUp.close(), admission.close()]));
+      await stopSafely(() => Promise.all([wakeUp.close(), admission.close(), personalTypes.close()]));
       return this.#isLate ? TIMED_OUT : { clean: this.#isClean };
     };
     const result = await withDeadline(stopAll(), settings.shutdownTimeoutMs, () => TIMED_OUT);
@@ -347,6 +349,10 @@ export class Worker {
     });
     return result;
   }
+}
+
+function listContracts(definitions: readonly ConsumerDefinition[]): AnyContract[] {
+  return definitions.flatMap(({ handlers }) => Array.from(handlers.values(), ({ contract }) => contract));
 }
 
 /** Opens the transport. An unreachable broker does not prevent the start: published messages wait in the outbox. */

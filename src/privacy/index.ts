@@ -16,6 +16,7 @@ export { createPrivacyEngine, readPrivacyStatus, type PrivacyEngine, type Privac
 export { endErasedSaga, erase, type EraseOptions, type ErasureReport, type LiveSaga } from "./erase.ts";
 export { hold, reapply, release, type HoldOptions, type ReapplyResult, type Remains } from "./erase.ts";
 export { listErasures, SubjectErased, type ErasedSubject, type Erasure } from "./erasure-log.ts";
+export { PersonalTypes } from "./personal-types.ts";
 export { exportSubject, type ExportedLine } from "./export-subject.ts";
 export { rewrap, type RewrapOptions, type RewrapResult } from "./subject-keys.ts";
 export { scrub, sweepAll, Sweeper, type Eraser, type ScrubResult } from "./sweep.ts";

@@ -53,6 +53,25 @@ export function scrubStatements(schema: string) {
 
 export type PrivacyStatements = ReturnType<typeof privacyStatements>;
 
+/** Statements about the types that the SQL function `publish` refuses. `schema` must be quoted. */
+export function personalTypeStatements(schema: string) {
+  return {
+    // $2: a JSON array of { type, fields }. A type without fields changes only a row that exists. Sorted, so that two
+    // processes cannot deadlock here.
+    register: defineStatement(
+      "sagabox.privacy.register_types",
+      `insert into ${schema}.personal_type as known (type, service, fields)
+       select listed.type, $1::text, array(select json_array_elements_text(listed.fields))
+         from json_to_recordset($2::text::json) as listed (type text, fields json)
+        where json_array_length(listed.fields) > 0
+           or exists (select from ${schema}.personal_type as own where own.type = listed.type and own.service = $1::text)
+        order by listed.type
+       on conflict (type, service) do update set fields = excluded.fields, registered_at = clock_timestamp()
+        where known.fields <> excluded.fields`,
+    ),
+  };
+}
+
 const utcSql = (time: string): string =>
   `to_char(${time} at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
 

@@ -40,6 +40,7 @@ export const schemaObjects = {
   index_fingerprint: "table",
   gdpr_erasure_log: "table",
   legal_hold: "table",
+  personal_type: "table",
   conservation: "table",
   outbox_events: "view",
   masked_message: "view",
@@ -82,6 +83,16 @@ export const schemaObjects = {
   audit_refuse: "function",
   has_message: "function",
   reserve_pages: "function",
+  publish: "function",
+  publish_refuse: "function",
+  publish_hash: "function",
+  publish_scramble: "function",
+  publish_check_id: "function",
+  publish_check_data: "function",
+  publish_headers: "function",
+  publish_topic: "function",
+  publish_traceparent: "function",
+  wake_relays: "function",
 } as const satisfies Readonly<Record<string, ObjectKind>>;
 
 export type ObjectName = keyof typeof schemaObjects;

@@ -54,6 +54,7 @@ test("SEC-35: a plain writer inserts, and reads nothing but ids and keys it seal
       "blob_use",
       "index_fingerprint",
       "message",
+      "personal_type",
       "published_id",
       "scheduled",
       "schema_migration",

@@ -195,6 +195,12 @@ const sagaGrants: readonly Grant[] = [
   },
 ];
 
+/** Publishing from SQL. The function runs with the rights of its owner. */
+const publisherGrants: readonly Grant[] = [
+  { on: "publish", can: { execute: "all" }, why: "writes messages, without a right on any table" },
+  { on: "wake_relays", can: { execute: "all" }, why: "tells relays about messages after a COMMIT" },
+];
+
 /** Publishing. It adds rows, and reads only ids and row numbers of messages. */
 const writerGrants: readonly Grant[] = [
   {
@@ -227,6 +233,11 @@ const writerGrants: readonly Grant[] = [
     on: "index_fingerprint",
     can: { insert: ["fingerprint"], select: ["id", "fingerprint", "xid"] },
     why: "checks that it pseudonymises subjects like the other services",
+  },
+  {
+    on: "personal_type",
+    can: { select: "all", insert: ["type", "service", "fields"], update: ["fields", "registered_at"] },
+    why: "records which types have personal fields, so that SQL cannot publish them unencrypted",
   },
   { on: "blob_home", can: { select: ["id"] }, why: "uses the id as prefix for the keys of large payloads" },
   {
@@ -284,6 +295,7 @@ const writerGrants: readonly Grant[] = [
 
 export const roleNames = [
   "owner",
+  "publisher",
   "writer",
   "relay",
   "consumer",
@@ -320,10 +332,16 @@ export const roles: Readonly<Record<RoleName, Role>> = {
     includes: [],
     grants: [],
   },
+  publisher: {
+    who: "what publishes with the SQL function `publish`: triggers, other languages, people in psql",
+    still: "flood the outbox, and send any message in the name of any service",
+    includes: [],
+    grants: publisherGrants,
+  },
   writer: {
     who: "services that publish",
     still: "flood the outbox, send any message in the name of any service, and learn all message ids",
-    includes: [],
+    includes: ["publisher"],
     grants: [migrationGrant, ...writerGrants],
   },
   relay: {

@@ -419,3 +419,346 @@ begin
   return sent;
 end
 $$;
+
+-- ── publish from SQL ────────────────────────────────────────────────────────────────────────────────
+-- publish() writes a message like bus.publish, for triggers, psql and other languages. The rules are those of
+-- src/outbox/outgoing.ts, src/message/headers.ts, json.ts and lane-hash.ts; tests compare both. The publish_* functions
+-- below are its parts.
+
+-- Raises an error. code is the code of the same error in docs/reference/errors.md.
+create function {schema}.publish_refuse(code text, problem text, remedy text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  raise exception 'sagabox.publish: %', problem
+    using errcode = 'invalid_parameter_value', detail = code, hint = remedy;
+end
+$$;
+
+-- The hash of lane-hash.ts over UTF-8 bytes: two numbers of 32 bits, returned as one of 64 bits. It must never change.
+create function {schema}.publish_hash(bytes bytea) returns bigint
+language plpgsql immutable strict parallel safe set search_path = pg_catalog, pg_temp as $$
+declare
+  low constant bigint := 4294967295;
+  a bigint := 2654435769;
+  b bigint := 2246822507;
+begin
+  -- The multipliers are written as signed numbers, so that no product leaves 64 bits.
+  for i in 0 .. octet_length(bytes) - 1 loop
+    a := ((a # get_byte(bytes, i)) * 16777619) & low;
+    b := ((((b # get_byte(bytes, i)) + (((b << 13) & low) | (b >> 19))) & low) * -1028477387) & low;
+  end loop;
+  a := {schema}.publish_scramble(a # b);
+  b := {schema}.publish_scramble((b + a) & low);
+  a := {schema}.publish_scramble(a # (b >> 7));
+  return (a << 32) | b;
+end
+$$;
+
+create function {schema}.publish_scramble(value bigint) returns bigint
+language plpgsql immutable strict parallel safe set search_path = pg_catalog, pg_temp as $$
+declare
+  low constant bigint := 4294967295;
+  mixed bigint := value # (value >> 16);
+begin
+  mixed := (mixed * 2146121005) & low;
+  mixed := mixed # (mixed >> 15);
+  mixed := (mixed * -2073254261) & low;
+  return mixed # (mixed >> 16);
+end
+$$;
+
+-- Refuses a key, id or name that some transport or index cannot carry: it must be 1 to 255 characters (UTF-16 units, as
+-- consumers count), not blank, and without control characters. Null passes.
+create function {schema}.publish_check_id(code text, parameter text, value text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  -- The pattern is much cheaper than the rest, and nearly every id matches it.
+  if value is null or (value ~ '^[!-~]+$' and octet_length(value) <= 255) then
+    return;
+  end if;
+  if value <> '' and value !~ E'[\\u0001-\\u001f\\u007f-\\u009f]'
+     and value ~ E'[^ \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff]'
+     and (octet_length(value) <= 255
+          or length(value) + (select count(*) from regexp_split_to_table(value, '') as one where octet_length(one) = 4) <= 255) then
+    return;
+  end if;
+  perform {schema}.publish_refuse(code,
+    parameter || ' must have 1 to 255 characters, must not be blank, and must not contain control characters.',
+    'Pass a shorter value, such as the id of the row that the message is about.');
+end
+$$;
+
+-- Refuses data that consumers would refuse. jsonb itself cannot hold NUL, lone surrogates or a key twice.
+create function {schema}.publish_check_data(data jsonb) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if data is null then
+    perform {schema}.publish_refuse('PAYLOAD_NOT_JSON', 'data must not be null.',
+      'Pass jsonb, for example jsonb_build_object(''orderId'', new.id). The JSON value null is ''null''::jsonb.');
+  elsif octet_length(data::text) > 1048576 then
+    perform {schema}.publish_refuse('PAYLOAD_TOO_LARGE', 'data is larger than 1048576 bytes.',
+      'Publish a reference to the row instead, or publish with bus.publish and a claim check.');
+  elsif jsonb_path_exists(data, 'strict $.** ? (@.type() == "number" && (@ > 9007199254740991 || @ < -9007199254740991))') then
+    perform {schema}.publish_refuse('PAYLOAD_UNSAFE_INTEGER', 'data contains a number of 2^53 or more, which may lose precision.',
+      'Send it as a string, for example new.id::text.');
+  elsif jsonb_path_exists(data, 'strict $.**{64 to last} ? (@.type() == "object" || @.type() == "array")') then
+    perform {schema}.publish_refuse('PAYLOAD_TOO_DEEP', 'data is nested more than 64 levels deep.',
+      'Send it flatter, or the deep part as a string.');
+  elsif jsonb_path_exists(data,
+          'strict $.** ? (@.type() == "object" && (exists(@."__proto__") || exists(@."prototype") || exists(@."constructor")))') then
+    perform {schema}.publish_refuse('PAYLOAD_PROTOTYPE_KEY',
+      'data has a key __proto__, prototype or constructor, which could change the prototype of objects.', 'Rename the key.');
+  end if;
+end
+$$;
+
+-- Returns the headers as JSON text with lower-case names. Refuses names and values that some transport cannot carry.
+create function {schema}.publish_headers(headers jsonb) returns text
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  header record;
+  previous text;
+  listed text[] := '{}';
+begin
+  if jsonb_typeof(headers) is distinct from 'object' then
+    if headers is null then
+      return '{}';
+    end if;
+    perform {schema}.publish_refuse('HEADER_INVALID', 'headers must be an object of strings.', 'Pass for example ''{"tenant": "a"}''.');
+  end if;
+  for header in
+    select lower(each.key collate "C") as name, each.value #>> '{}' as value, jsonb_typeof(each.value) as kind
+      from jsonb_each(headers) as each
+     order by 1
+  loop
+    if header.name !~ '^[a-z0-9][a-z0-9._-]*$' or length(header.name) > 128 then
+      perform {schema}.publish_refuse('HEADER_INVALID', format('header "%s" must match ^[a-z0-9][a-z0-9._-]{0,127}$.', left(header.name, 40)),
+        'Use letters, digits, dots, dashes and underscores in names of headers.');
+    elsif header.name = any(array['message_id', 'correlation_id', 'causation_id', 'trace_id', 'traceparent', 'message_type', 'event_type',
+                                  'schema_version', 'source_service', 'saga_id', 'content-type'])
+       or header.name ~ '^(sagabox[-._]|ce[-_]|cloudevents_|nats-|x-death|x-first-death)' then
+      perform {schema}.publish_refuse('HEADER_INVALID', format('header "%s" is reserved and filled in automatically.', header.name),
+        'Choose another name, or use the parameter of publish with that meaning.');
+    elsif header.name = previous then
+      perform {schema}.publish_refuse('HEADER_INVALID', format('header "%s" is given twice, in different letter case.', header.name),
+        'Remove one of them.');
+    elsif header.kind <> 'string' or header.value ~ E'[\\r\\n]' or octet_length(header.value) > 8192 then
+      perform {schema}.publish_refuse('HEADER_INVALID',
+        format('header "%s" must be a string of at most 8192 bytes without line breaks.', header.name),
+        'Convert the value to text, or send it in data.');
+    end if;
+    previous := header.name;
+    listed := listed || (to_json(header.name)::text || ':' || to_json(header.value)::text);
+  end loop;
+  if cardinality(listed) > 64 then
+    perform {schema}.publish_refuse('HEADER_INVALID', format('there are %s headers; at most 64 are allowed.', cardinality(listed)),
+      'Send the rest in data.');
+  end if;
+  return '{' || array_to_string(listed, ',') || '}';
+end
+$$;
+
+-- Returns the topic: the given one, or a name made from kind and type, such as events.order.placed.
+create function {schema}.publish_topic(topic text, kind text, type text) returns text
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  chosen text := topic;
+begin
+  if topic is null then
+    chosen := type;
+    if type !~ '^[a-z0-9.]+$' or strpos(type, '..') > 0 or right(type, 1) = '.' then
+      chosen := regexp_replace(chosen, '([a-z0-9])([A-Z])', E'\\1.\\2', 'g');
+      chosen := regexp_replace(chosen, '([A-Z])([A-Z][a-z])', E'\\1.\\2', 'g');
+      chosen := lower(trim('.' from regexp_replace(chosen, '[._-]+', '.', 'g')) collate "C");
+    end if;
+    chosen := case kind when 'event' then 'events.' when 'command' then 'commands.' else 'streams.' end || chosen;
+  end if;
+  if chosen !~ '^[A-Za-z0-9._-]+$' or length(chosen) > 249 or chosen in ('.', '..') then
+    perform {schema}.publish_refuse('TOPIC_INVALID', 'the topic must have 1 to 249 letters, digits, dots, dashes or underscores.',
+      'Pass another topic, or a shorter type.');
+  end if;
+  return chosen;
+end
+$$;
+
+-- Returns the traceparent of a new span: a child of the given one, or of the one in the setting sagabox.traceparent, or
+-- else the first of a new trace. An invalid setting starts a new trace; an invalid parameter is refused.
+create function {schema}.publish_traceparent(given text) returns text
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  parent constant text := coalesce(given, current_setting('sagabox.traceparent', true));
+  part text[] := regexp_match(parent, '^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$');
+  span constant text := right(replace(gen_random_uuid()::text, '-', ''), 16);
+begin
+  if length(parent) > 512 or part[1] = 'ff' or (part[1] = '00' and part[5] is not null) or part[2] ~ '^0+$' or part[3] ~ '^0+$' then
+    part := null;
+  end if;
+  if part is not null then
+    return '00-' || part[2] || '-' || span || '-' || part[4];
+  elsif given is not null then
+    perform {schema}.publish_refuse('HEADER_INVALID', 'traceparent must have the form 00-<trace id>-<span id>-<flags>.',
+      'Pass the traceparent header of the request unchanged, or leave it out.');
+  end if;
+  return '00-' || replace(gen_random_uuid()::text, '-', '') || '-' || span || '-01';
+end
+$$;
+
+-- Writes a message in the caller's transaction and returns its id, or null if a message with this id exists already.
+-- It runs with the rights of its owner, so a caller needs the right to execute it and no right on a table. It sends no
+-- NOTIFY, which would serialise the commits of the server; relays find the message when they poll.
+create function {schema}.publish(
+  type text,
+  data jsonb,
+  key text default null,             -- messages with the same key keep their order
+  headers jsonb default null,
+  delay interval default null,
+  at timestamptz default null,
+  id text default null,              -- publishing an id twice writes one message
+  topic text default null,
+  kind text default 'event',
+  schema_version integer default 1,  -- the version of the contract that data follows
+  priority integer default 5,
+  ttl interval default null,
+  source text default null,
+  target text default null,
+  correlation_id text default null,
+  causation_id text default null,
+  traceparent text default null,
+  saga_id text default null,
+  aggregate_type text default null,
+  aggregate_id text default null,
+  max_attempts integer default 10,
+  strict_order boolean default false,
+  on_dead text default 'continue'
+) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $publish$
+declare
+  to_kind constant text := coalesce(publish.kind, 'event');
+  version constant integer := coalesce(publish.schema_version, 1);
+  urgency constant integer := coalesce(publish.priority, 5);
+  attempts constant integer := coalesce(publish.max_attempts, 10);
+  is_strict constant boolean := coalesce(publish.strict_order, false);
+  is_held constant boolean := coalesce(publish.on_dead, 'continue') = 'hold';
+  -- The settings are for triggers, whose callers cannot pass parameters.
+  service constant text := coalesce(publish.source, nullif(current_setting('sagabox.service', true), ''), session_user::text);
+  cause constant text := coalesce(publish.causation_id, nullif(current_setting('sagabox.causation_id', true), ''));
+  aggregate constant text := coalesce(publish.aggregate_id, case when publish.aggregate_type is not null then publish.key end);
+  moment timestamptz := clock_timestamp();
+  unique_id constant text := gen_random_uuid()::text;
+  new_id text := publish.id;
+  flow text := coalesce(publish.correlation_id, nullif(current_setting('sagabox.correlation_id', true), ''));
+  to_topic text;
+  header_text text;
+  trace text;
+  to_lane integer;
+  to_stream bigint;
+  due timestamptz;
+  new_seq bigint;
+begin
+  if publish.type is null or publish.type !~ '^[A-Za-z][A-Za-z0-9_.-]*$' or length(publish.type) > 255 then
+    perform {schema}.publish_refuse('CONTRACT_INVALID', 'type must match ^[A-Za-z][A-Za-z0-9_.-]{0,254}$.',
+      'Pass the name of the contract, for example ''order.placed''.');
+  elsif to_kind not in ('event', 'command', 'stream') then
+    perform {schema}.publish_refuse('CONTRACT_INVALID', 'kind must be event, command or stream.', 'Leave it out for an event.');
+  elsif exists (select from {schema}.personal_type as known where known.type = publish.type and known.fields <> '{}') then
+    perform {schema}.publish_refuse('PRIVACY_KEYS_MISSING', format('"%s" has personal fields, which SQL cannot encrypt.', publish.type),
+      'Publish it with bus.publish, or publish an event with the id of the row and let a handler read the rest. '
+      'The table personal_type lists such types.');
+  elsif version < 1 then
+    perform {schema}.publish_refuse('CONTRACT_INVALID', 'schema_version must be a whole number from 1.', 'Pass the version of the contract.');
+  elsif urgency not between 0 and 9 then
+    perform {schema}.publish_refuse('OPTIONS_INVALID', 'priority must be a whole number from 0 to 9.', '9 is the most urgent; the default is 5.');
+  elsif attempts not between 1 and 1000 then
+    perform {schema}.publish_refuse('OPTIONS_INVALID', 'max_attempts must be a whole number from 1 to 1000.', 'Leave it out for 10 attempts.');
+  elsif publish.on_dead not in ('continue', 'hold') then
+    perform {schema}.publish_refuse('OPTIONS_INVALID', 'on_dead must be continue or hold.', 'Leave it out for continue.');
+  elsif publish.key is null and (is_strict or is_held) then
+    perform {schema}.publish_refuse('OPTIONS_INVALID', 'strict_order and on_dead => ''hold'' need a key.', 'Pass the key of the message.');
+  elsif publish.delay is not null and publish.at is not null then
+    perform {schema}.publish_refuse('OPTIONS_INVALID', 'give either delay or at, not both.', 'Remove one of them.');
+  elsif publish.delay < interval '0' or publish.delay > interval '3650 days' then
+    perform {schema}.publish_refuse('OPTIONS_INVALID', 'delay must be from 0 to 3650 days.', 'Pass for example interval ''15 minutes''.');
+  elsif not isfinite(publish.at) then
+    perform {schema}.publish_refuse('OPTIONS_INVALID', 'at must not be infinite.', 'Pass the time when the message is due.');
+  elsif publish.ttl < interval '1 millisecond' or publish.ttl > interval '3650 days' then
+    perform {schema}.publish_refuse('OPTIONS_INVALID', 'ttl must be from 1 millisecond to 3650 days.', 'Pass for example interval ''5 minutes''.');
+  end if;
+  perform {schema}.publish_check_id('MESSAGE_ID_INVALID', 'id', publish.id);
+  perform {schema}.publish_check_id('KEY_INVALID', 'key', publish.key);
+  perform {schema}.publish_check_id('OPTIONS_INVALID', 'source', service);
+  perform {schema}.publish_check_id('MESSAGE_ID_INVALID', 'target', publish.target);
+  perform {schema}.publish_check_id('MESSAGE_ID_INVALID', 'saga_id', publish.saga_id);
+  perform {schema}.publish_check_id('MESSAGE_ID_INVALID', 'aggregate_type', publish.aggregate_type);
+  perform {schema}.publish_check_id('MESSAGE_ID_INVALID', 'aggregate_id', publish.aggregate_id);
+  perform {schema}.publish_check_id('HEADER_INVALID', 'correlation_id', flow);
+  perform {schema}.publish_check_id('HEADER_INVALID', 'causation_id', cause);
+  perform {schema}.publish_check_data(publish.data);
+  header_text := {schema}.publish_headers(publish.headers);
+  to_topic := {schema}.publish_topic(publish.topic, to_kind, publish.type);
+  trace := {schema}.publish_traceparent(publish.traceparent);
+  if new_id is null then
+    -- A UUID of version 7: the time in milliseconds, and 74 random bits of a UUID of version 4.
+    new_id := lpad(to_hex(floor(extract(epoch from moment) * 1000)::bigint), 12, '0');
+    new_id := left(new_id, 8) || '-' || right(new_id, 4) || '-7' || substr(unique_id, 16);
+  end if;
+  flow := coalesce(flow, new_id);
+  to_lane := ({schema}.publish_hash(convert_to(coalesce(publish.key, new_id), 'UTF8')) >> 32) & 255;
+  to_stream := {schema}.publish_hash(convert_to(to_topic, 'UTF8') || decode('ff', 'hex') || convert_to(publish.key, 'UTF8'));
+
+  if is_strict then
+    perform pg_advisory_xact_lock(hashtextextended('sagabox.stream.' || to_stream, 0));
+  end if;
+  -- The transaction id is taken before a seq is drawn, as in every writer: the readers' horizon depends on that.
+  perform pg_current_xact_id();
+  moment := clock_timestamp();
+  -- A generated id is stored with its message only, so an id of that form is looked up there. Of two concurrent writers
+  -- the second waits at published_id.
+  if publish.id is not null then
+    if publish.id ~ '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$' and {schema}.has_message(publish.id) then
+      return null;
+    end if;
+    insert into {schema}.published_id (id, written_on) values (new_id, (moment at time zone 'utc')::date) on conflict do nothing;
+    if not found then
+      return null;
+    end if;
+  end if;
+  if publish.at is not null or publish.delay > interval '0' then
+    due := coalesce(publish.at, moment + publish.delay);
+    insert into {schema}.scheduled
+           (id, due_at, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id, correlation_id,
+            causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers, data, written_at, expires_at)
+    values (new_id, due, to_lane, to_stream, to_kind, publish.type, version, to_topic, publish.key, publish.aggregate_type, aggregate,
+            publish.saga_id, flow, cause, trace, service, publish.target, urgency, attempts, is_held, header_text, publish.data::text,
+            moment, due + publish.ttl);
+    return new_id;
+  end if;
+  new_seq := nextval('{schema}.outbox_seq');
+  -- Read again: the insert into published_id may have waited for another transaction.
+  moment := clock_timestamp();
+  insert into {schema}.message
+         (id, written_on, seq, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
+          correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers, data, written_at,
+          expires_at)
+  values (new_id, (moment at time zone 'utc')::date, new_seq, to_lane, to_stream, to_kind, publish.type, version, to_topic, publish.key,
+          publish.aggregate_type, aggregate, publish.saga_id, flow, cause, trace, service, publish.target, urgency, attempts, is_held,
+          header_text, publish.data::text, moment, moment + publish.ttl);
+  insert into {schema}.outbox
+         (lane, seq, stream, topic, type, message_id, written_on, priority, max_attempts, due_at, expires_at)
+  values (to_lane, new_seq, to_stream, to_topic, publish.type, new_id, (moment at time zone 'utc')::date, urgency, attempts, moment,
+          moment + publish.ttl);
+  return new_id;
+end
+$publish$;
+
+-- Tells relays to look for messages now instead of at their next poll. Call it after COMMIT, as a statement of its own:
+-- it refuses to run in a transaction that has written, because a NOTIFY there would serialise the commits of the server.
+create function {schema}.wake_relays() returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if pg_current_xact_id_if_assigned() is not null then
+    raise exception 'sagabox.wake_relays: this transaction has written, and its NOTIFY would make other commits wait'
+      using errcode = 'active_sql_transaction', hint = 'Call it after COMMIT, as a statement of its own.';
+  end if;
+  perform pg_notify(left('sagabox_' || (select nspname from pg_namespace where oid = '{schema}'::regnamespace), 63), '*');
+end
+$$;

@@ -66,3 +66,15 @@ create table {schema}.legal_hold (
 );
 
 create unique index legal_hold_open on {schema}.legal_hold (subject) where released_at is null;
+
+-- ── personal_type ───────────────────────────────────────────────────────────────────────────────────
+-- Message types with personal fields, by the service whose contract names them. SQL cannot encrypt, so the function
+-- publish refuses a type that has fields here. A worker writes the types of its handlers when it starts, and a process
+-- adds a type shortly after it published its first message of it.
+create table {schema}.personal_type (
+  type          text        not null,
+  service       text        not null,
+  fields        text[]      not null, -- empty if the contract of the service no longer has personal fields
+  registered_at timestamptz not null default clock_timestamp(),
+  primary key (type, service)
+);

@@ -4,13 +4,14 @@ import { format } from "prettier";
 
 const root = join(import.meta.dirname, "..");
 
-/** Pages whose TypeScript is cut from files that run. */
+/** Pages whose code is cut from files that run. */
 export const pages = [
   "README.md",
   "ARCHITECTURE.md",
   "docs/tutorial/first-message.md",
   "docs/tutorial/first-saga.md",
   "docs/guides/publishing.md",
+  "docs/guides/publish-from-sql.md",
   "docs/guides/consuming.md",
   "docs/guides/requests.md",
   "docs/guides/choreography.md",
@@ -35,15 +36,17 @@ export const pages = [
   "docs/guides/cloud-events.md",
 ];
 
-const snippet = /<!-- snippet: (?<path>\S+?)#(?<region>\S+) -->\n\n```ts\n[^]*?```/g;
+const snippet = /<!-- snippet: (?<path>\S+?)#(?<region>\S+) -->\n\n```(?<language>ts|sql|python)\n[^]*?```/g;
 
 /** The page with every snippet as its file has it now. */
 export async function withSnippets(markdown: string): Promise<string> {
   let [page, end] = ["", 0];
   for (const match of markdown.matchAll(snippet)) {
-    const { path = "", region = "" } = match.groups ?? {};
-    const code = await format(cut(path, region), { parser: "typescript", printWidth: 110 });
-    page += `${markdown.slice(end, match.index)}<!-- snippet: ${path}#${region} -->\n\n\`\`\`ts\n${code}\`\`\``;
+    const { path = "", region = "", language = "" } = match.groups ?? {};
+    const text = cut(path, region);
+    const code =
+      language === "ts" ? await format(text, { parser: "typescript", printWidth: 110 }) : `${text}\n`;
+    page += `${markdown.slice(end, match.index)}<!-- snippet: ${path}#${region} -->\n\n\`\`\`${language}\n${code}\`\`\``;
     end = match.index + match[0].length;
   }
   return page + markdown.slice(end);
@@ -51,8 +54,10 @@ export async function withSnippets(markdown: string): Promise<string> {
 
 function cut(path: string, region: string): string {
   const lines = readFileSync(join(root, path), "utf8").split("\n");
-  const first = lines.findIndex((line) => line.trim() === `// #region ${region}`);
-  const last = lines.findIndex((line) => line.trim() === `// #endregion ${region}`);
+  const isMark = (line: string, mark: string): boolean =>
+    /^\s*(\/\/|--|#) #/.test(line) && line.trim().endsWith(` #${mark} ${region}`);
+  const first = lines.findIndex((line) => isMark(line, "region"));
+  const last = lines.findIndex((line) => isMark(line, "endregion"));
   if (first === -1 || last < first) throw new Error(`${path} has no region "${region}".`);
   return lines.slice(first + 1, last).join("\n");
 }

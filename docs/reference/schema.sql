@@ -143,7 +143,9 @@ create table scheduled (
 ) with (vacuum_truncate=off);
 
 create index scheduled_aggregate on scheduled (aggregate_type, aggregate_id) where (aggregate_id is not null);
+create index scheduled_correlation on scheduled (hashtextextended(correlation_id, (0)::bigint));
 create index scheduled_due on scheduled (due_at, id);
+create index scheduled_key on scheduled (hashtextextended(key, (0)::bigint)) where (key is not null);
 create index scheduled_saga on scheduled (saga_id) where (saga_id is not null);
 
 -- Message ids that callers chose. Publishing such an id twice publishes one message, even after the first was sent.
@@ -1146,11 +1148,15 @@ create table dead_letter (
 ) with (vacuum_truncate=off);
 
 create index dead_letter_closed_cause on dead_letter (fingerprint, closed_as) where (closed_at is not null);
+create index dead_letter_correlation on dead_letter (hashtextextended(correlation_id, (0)::bigint));
 create index dead_letter_failed on dead_letter (failed_at);
+create index dead_letter_key on dead_letter (hashtextextended(key, (0)::bigint)) where (key is not null);
 create index dead_letter_message on dead_letter (message_id);
 create index dead_letter_open on dead_letter (failed_at) where (closed_at is null);
 create index dead_letter_open_cause on dead_letter (fingerprint, key_order, written_at, message_id) include (failed_at) where (closed_at is null);
 create index dead_letter_open_key on dead_letter (hashtextextended(key, (0)::bigint), key_order, written_at) where ((closed_at is null) and (key is not null));
+create index dead_letter_saga on dead_letter (saga_id) where (saga_id is not null);
+create index dead_letter_trace on dead_letter (hashtextextended(substr(traceparent, 4, 32), (0)::bigint));
 create trigger dead_letter_key_order before insert on dead_letter for each row execute function dead_letter_find_key_order();
 
 -- Fills in `key_order`. A message that is dead-lettered again keeps its first value: the copy that the archive has by then

@@ -429,8 +429,8 @@ with counted as materialized (
       and letter.topic = $7::text
       and letter.reason = $8::text
       and letter.message_id = $9::text
-      and letter.key = $10::text
-      and letter.key = $11::text
+      and hashtextextended(letter.key, 0) = hashtextextended($10::text, 0) and letter.key = $10::text
+      and hashtextextended(letter.key, 0) = hashtextextended($11::text, 0) and letter.key = $11::text
       and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($12::text)) > 0
       and letter.failed_at >= $13::text::timestamptz
       and letter.failed_at < $14::text::timestamptz
@@ -509,8 +509,8 @@ select count(*)::integer as count
         and letter.topic = $7::text
         and letter.reason = $8::text
         and letter.message_id = $9::text
-        and letter.key = $10::text
-        and letter.key = $11::text
+        and hashtextextended(letter.key, 0) = hashtextextended($10::text, 0) and letter.key = $10::text
+        and hashtextextended(letter.key, 0) = hashtextextended($11::text, 0) and letter.key = $11::text
         and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($12::text)) > 0
         and letter.failed_at >= $13::text::timestamptz
         and letter.failed_at < $14::text::timestamptz
@@ -547,8 +547,8 @@ with picked as materialized (
       and letter.topic = $7::text
       and letter.reason = $8::text
       and letter.message_id = $9::text
-      and letter.key = $10::text
-      and letter.key = $11::text
+      and hashtextextended(letter.key, 0) = hashtextextended($10::text, 0) and letter.key = $10::text
+      and hashtextextended(letter.key, 0) = hashtextextended($11::text, 0) and letter.key = $11::text
       and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($12::text)) > 0
       and letter.failed_at >= $13::text::timestamptz
       and letter.failed_at < $14::text::timestamptz
@@ -584,8 +584,8 @@ select count(*)::integer as left_open
     and letter.topic = $6::text
     and letter.reason = $7::text
     and letter.message_id = $8::text
-    and letter.key = $9::text
-    and letter.key = $10::text
+    and hashtextextended(letter.key, 0) = hashtextextended($9::text, 0) and letter.key = $9::text
+    and hashtextextended(letter.key, 0) = hashtextextended($10::text, 0) and letter.key = $10::text
     and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($11::text)) > 0
     and letter.failed_at >= $12::text::timestamptz
     and letter.failed_at < $13::text::timestamptz;
@@ -1084,9 +1084,11 @@ select exists (select 1 from "sagabox".message where id = $1::text)
 select id from (
   select id, written_at from "sagabox".message where (key = $1::text or saga_id = any($3::text::text[]))
   union all
-  select id, written_at from "sagabox".scheduled where (key = $1::text or saga_id = any($3::text::text[]))
+  select id, written_at from "sagabox".scheduled where ((hashtextextended(key, 0) = hashtextextended($1::text, 0)
+      and key = $1::text) or saga_id = any($3::text::text[]))
   union all
-  select message_id, written_at from "sagabox".dead_letter where (key = $1::text or saga_id = any($3::text::text[]))
+  select message_id, written_at from "sagabox".dead_letter where ((hashtextextended(key, 0) = hashtextextended($1::text,
+      0) and key = $1::text) or saga_id = any($3::text::text[]))
 ) as found
   group by id order by min(written_at) desc, id desc limit $2::integer;
 
@@ -1094,9 +1096,11 @@ select id from (
 select id from (
   select id, written_at from "sagabox".message where correlation_id = $1::text
   union all
-  select id, written_at from "sagabox".scheduled where correlation_id = $1::text
+  select id, written_at from "sagabox".scheduled where hashtextextended(correlation_id, 0) = hashtextextended($1::text,
+      0) and correlation_id = $1::text
   union all
-  select message_id, written_at from "sagabox".dead_letter where correlation_id = $1::text
+  select message_id, written_at from "sagabox".dead_letter where hashtextextended(correlation_id,
+      0) = hashtextextended($1::text, 0) and correlation_id = $1::text
 ) as found
   group by id order by min(written_at) desc, id desc limit $2::integer;
 
@@ -1104,9 +1108,11 @@ select id from (
 select id from (
   select id, written_at from "sagabox".message where substr(traceparent, 4, 32) = $1::text
   union all
-  select id, written_at from "sagabox".scheduled where substr(traceparent, 4, 32) = $1::text
+  select id, written_at from "sagabox".scheduled where hashtextextended(substr(traceparent, 4, 32),
+      0) = hashtextextended($1::text, 0) and substr(traceparent, 4, 32) = $1::text
   union all
-  select message_id, written_at from "sagabox".dead_letter where substr(traceparent, 4, 32) = $1::text
+  select message_id, written_at from "sagabox".dead_letter where hashtextextended(substr(traceparent, 4, 32),
+      0) = hashtextextended($1::text, 0) and substr(traceparent, 4, 32) = $1::text
 ) as found
   group by id order by min(written_at) desc, id desc limit $2::integer;
 
@@ -1157,9 +1163,11 @@ select to_char(line.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"
 select id from (
   select id, written_at from "sagabox".message where (key = $1::text or saga_id = any($3::text::text[]))
   union all
-  select id, written_at from "sagabox".scheduled where (key = $1::text or saga_id = any($3::text::text[]))
+  select id, written_at from "sagabox".scheduled where ((hashtextextended(key, 0) = hashtextextended($1::text, 0)
+      and key = $1::text) or saga_id = any($3::text::text[]))
   union all
-  select message_id, written_at from "sagabox".dead_letter where (key = $1::text or saga_id = any($3::text::text[]))
+  select message_id, written_at from "sagabox".dead_letter where ((hashtextextended(key, 0) = hashtextextended($1::text,
+      0) and key = $1::text) or saga_id = any($3::text::text[]))
 ) as found
   group by id order by min(written_at) desc, id desc limit $2::integer;
 
@@ -1167,9 +1175,11 @@ select id from (
 select id from (
   select id, written_at from "sagabox".message where correlation_id = $1::text
   union all
-  select id, written_at from "sagabox".scheduled where correlation_id = $1::text
+  select id, written_at from "sagabox".scheduled where hashtextextended(correlation_id, 0) = hashtextextended($1::text,
+      0) and correlation_id = $1::text
   union all
-  select message_id, written_at from "sagabox".dead_letter where correlation_id = $1::text
+  select message_id, written_at from "sagabox".dead_letter where hashtextextended(correlation_id,
+      0) = hashtextextended($1::text, 0) and correlation_id = $1::text
 ) as found
   group by id order by min(written_at) desc, id desc limit $2::integer;
 
@@ -1177,9 +1187,11 @@ select id from (
 select id from (
   select id, written_at from "sagabox".message where substr(traceparent, 4, 32) = $1::text
   union all
-  select id, written_at from "sagabox".scheduled where substr(traceparent, 4, 32) = $1::text
+  select id, written_at from "sagabox".scheduled where hashtextextended(substr(traceparent, 4, 32),
+      0) = hashtextextended($1::text, 0) and substr(traceparent, 4, 32) = $1::text
   union all
-  select message_id, written_at from "sagabox".dead_letter where substr(traceparent, 4, 32) = $1::text
+  select message_id, written_at from "sagabox".dead_letter where hashtextextended(substr(traceparent, 4, 32),
+      0) = hashtextextended($1::text, 0) and substr(traceparent, 4, 32) = $1::text
 ) as found
   group by id order by min(written_at) desc, id desc limit $2::integer;
 
@@ -1307,7 +1319,7 @@ select id as message_id, topic, type, lane::integer, null as seq, 0 as attempts,
     to_char(written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as written_at, 'scheduled' as state
   from "sagabox".scheduled
   where ($2::text is null or topic = $2::text) and ($3::text is null or type = $3::text)
-    and ($4::text is null or key = $4::text)
+    and true
   order by scheduled.due_at, id limit $1::integer;
 
 -- sagabox.outbox_admin.scheduled_masked: for roles that may not read contents
@@ -1317,7 +1329,17 @@ select id as message_id, topic, type, lane::integer, null as seq, 0 as attempts,
     to_char(written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as written_at, 'scheduled' as state
   from "sagabox".scheduled
   where ($2::text is null or topic = $2::text) and ($3::text is null or type = $3::text)
-    and ($4::text is null or false)
+    and true
+  order by scheduled.due_at, id limit $1::integer;
+
+-- sagabox.outbox_admin.scheduled_by_key
+select id as message_id, topic, type, lane::integer, null as seq, 0 as attempts, max_attempts, false as again,
+    key, null as last_error, null as behind, to_char(due_at at time zone 'UTC',
+        'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as due_at,
+    to_char(written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as written_at, 'scheduled' as state
+  from "sagabox".scheduled
+  where ($2::text is null or topic = $2::text) and ($3::text is null or type = $3::text)
+    and hashtextextended(key, 0) = hashtextextended($4::text, 0) and key = $4::text
   order by scheduled.due_at, id limit $1::integer;
 
 -- sagabox.outbox_admin.retry_now
@@ -2334,8 +2356,8 @@ select letter.id::text, letter.origin, letter.consumer, letter.message_id, lette
     and letter.topic = $7::text
     and letter.reason = $8::text
     and letter.message_id = $9::text
-    and letter.key = $10::text
-    and letter.key = $11::text
+    and hashtextextended(letter.key, 0) = hashtextextended($10::text, 0) and letter.key = $10::text
+    and hashtextextended(letter.key, 0) = hashtextextended($11::text, 0) and letter.key = $11::text
     and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($12::text)) > 0
     and letter.failed_at >= $13::text::timestamptz
     and letter.failed_at < $14::text::timestamptz
@@ -2429,8 +2451,8 @@ with looked as materialized (
       and letter.topic = $11::text
       and letter.reason = $12::text
       and letter.message_id = $13::text
-      and letter.key = $14::text
-      and letter.key = $15::text
+      and hashtextextended(letter.key, 0) = hashtextextended($14::text, 0) and letter.key = $14::text
+      and hashtextextended(letter.key, 0) = hashtextextended($15::text, 0) and letter.key = $15::text
       and strpos(lower(letter.error_type || ': ' || letter.error_message), lower($16::text)) > 0
       and letter.failed_at >= $17::text::timestamptz
       and letter.failed_at < $18::text::timestamptz

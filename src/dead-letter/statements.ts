@@ -28,13 +28,18 @@ const CONDITIONS = {
   topic: (n: number) => `letter.topic = $${n}::text`,
   reason: (n: number) => `letter.reason = $${n}::text`,
   messageId: (n: number) => `letter.message_id = $${n}::text`,
-  key: (n: number) => `letter.key = $${n}::text`,
-  correlationId: (n: number) => `letter.correlation_id = $${n}::text`,
+  key: (n: number) => equalsHashed("letter.key", n),
+  correlationId: (n: number) => equalsHashed("letter.correlation_id", n),
   text: (n: number) =>
     `strpos(lower(letter.error_type || ': ' || letter.error_message), lower($${n}::text)) > 0`,
   since: (n: number) => `letter.failed_at >= $${n}::text::timestamptz`,
   until: (n: number) => `letter.failed_at < $${n}::text::timestamptz`,
 } as const;
+
+/** The indexes of these columns hold hashes. */
+function equalsHashed(column: string, n: number): string {
+  return `hashtextextended(${column}, 0) = hashtextextended($${n}::text, 0) and ${column} = $${n}::text`;
+}
 
 /** The search conditions. "open" and "closed" take no parameter. */
 export type Condition = keyof typeof CONDITIONS | "open" | "closed";

@@ -134,8 +134,8 @@ export function explainStatements(schema: string, open = true) {
   };
 }
 
-/** Columns that messages are found by. Each has the expression of the index `message_search` or of an older index. */
-const messageConditions = {
+/** Conditions on the archive. Each has the expression of the index `message_search` or of an older index. */
+const archiveConditions = {
   // The commands and replies of a saga have its id as their key. So a search by key also takes the messages of its sagas.
   key: "(key = $1::text or saga_id = any($3::text::text[]))",
   correlationId: "correlation_id = $1::text",
@@ -143,7 +143,18 @@ const messageConditions = {
   sagaId: "saga_id = $1::text",
 } as const;
 
-export type FoundBy = keyof typeof messageConditions;
+export type FoundBy = keyof typeof archiveConditions;
+
+const equalsHashed = (expression: string): string =>
+  `hashtextextended(${expression}, 0) = hashtextextended($1::text, 0) and ${expression} = $1::text`;
+
+/** Conditions on `scheduled` and `dead_letter`, whose indexes hold hashes. */
+const copyConditions: Readonly<Record<FoundBy, string>> = {
+  key: `((${equalsHashed("key")}) or saga_id = any($3::text::text[]))`,
+  correlationId: equalsHashed("correlation_id"),
+  traceId: equalsHashed("substr(traceparent, 4, 32)"),
+  sagaId: archiveConditions.sagaId,
+};
 
 /**
  * SQL that finds messages and sagas. Without `open` it reads only what viewers may read: no keys and no texts. `schema`
@@ -178,11 +189,11 @@ export function findStatements(schema: string, open = true) {
       defineStatement(
         statementName(`messages_by_${by.toLowerCase()}`),
         `select id from (
-           select id, written_at from ${schema}.message where ${messageConditions[by]}
+           select id, written_at from ${schema}.message where ${archiveConditions[by]}
            union all
-           select id, written_at from ${schema}.scheduled where ${messageConditions[by]}
+           select id, written_at from ${schema}.scheduled where ${copyConditions[by]}
            union all
-           select message_id, written_at from ${schema}.dead_letter where ${messageConditions[by]}
+           select message_id, written_at from ${schema}.dead_letter where ${copyConditions[by]}
          ) as found
          group by id order by min(written_at) desc, id desc limit $2::integer`,
       ),

@@ -253,7 +253,10 @@ export async function listOutbox(
   const open = await canReadContents(database, quoteSchema(schema));
   if (key !== null && !open) throw keysNotReadable();
   if (state === "scheduled") {
-    const { rows } = await database.run<Row>(sql.scheduled(open), [limit, topic, type, key]);
+    const { rows } =
+      key === null
+        ? await database.run<Row>(sql.scheduled(open), [limit, topic, type])
+        : await database.run<Row>(sql.scheduledByKey, [limit, topic, type, key]);
     return rows.map(toWaitingMessage);
   }
   const lane = key === null ? null : laneFor(key);

@@ -19,6 +19,15 @@ const keyFilter = (schema: string): string =>
                                    where own.id = front.message_id and own.written_on = front.written_on
                                      and own.key = $8::text)`;
 
+const scheduledSql = (schema: string, key: string, condition: string): string =>
+  `select id as message_id, topic, type, lane::integer, null as seq, 0 as attempts, max_attempts, false as again,
+              ${key}, null as last_error, null as behind, ${utc("due_at")} as due_at,
+              ${utc("written_at")} as written_at, 'scheduled' as state
+         from ${schema}.scheduled
+        where ($2::text is null or topic = $2::text) and ($3::text is null or type = $3::text)
+          and ${condition}
+        order by scheduled.due_at, id limit $1::integer`;
+
 /**
  * SQL about unsent messages. Keys, error texts and messages ahead are read only with `open`. `schema` must be quoted
  * already.
@@ -70,14 +79,17 @@ export function outboxStatements(schema: string) {
     scheduled: (open: boolean) =>
       defineStatement(
         `sagabox.outbox_admin.scheduled_${open ? "open" : "masked"}`,
-        `select id as message_id, topic, type, lane::integer, null as seq, 0 as attempts, max_attempts, false as again,
-              ${open ? "key" : "null as key"}, null as last_error, null as behind, ${utc("due_at")} as due_at,
-              ${utc("written_at")} as written_at, 'scheduled' as state
-         from ${schema}.scheduled
-        where ($2::text is null or topic = $2::text) and ($3::text is null or type = $3::text)
-          and ($4::text is null or ${open ? "key = $4::text" : "false"})
-        order by scheduled.due_at, id limit $1::integer`,
+        scheduledSql(schema, open ? "key" : "null as key", "true"),
       ),
+    // The index of the key holds hashes.
+    scheduledByKey: defineStatement(
+      "sagabox.outbox_admin.scheduled_by_key",
+      scheduledSql(
+        schema,
+        "key",
+        "hashtextextended(key, 0) = hashtextextended($4::text, 0) and key = $4::text",
+      ),
+    ),
     retryNow: defineStatement(
       "sagabox.outbox_admin.retry_now",
       `select retried_lane as lane, tried as attempts, ${utc("was_due")} as was_due

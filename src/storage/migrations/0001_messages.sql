@@ -132,6 +132,10 @@ create table {schema}.scheduled (
 create index scheduled_due on {schema}.scheduled (due_at, id);
 create index scheduled_aggregate on {schema}.scheduled (aggregate_type, aggregate_id) where aggregate_id is not null;
 create index scheduled_saga on {schema}.scheduled (saga_id) where saga_id is not null;
+-- For people who look for a message. Hashes keep the entries small, and a key may be too long for an entry. A search by
+-- trace id reads the table: it is rare, and a third index would cost every delayed publish.
+create index scheduled_key on {schema}.scheduled (hashtextextended(key, 0)) where key is not null;
+create index scheduled_correlation on {schema}.scheduled (hashtextextended(correlation_id, 0));
 
 -- ── published_id ────────────────────────────────────────────────────────────────────────────────────
 -- Message ids that callers chose. Publishing such an id twice publishes one message, even after the first was sent.

@@ -56,6 +56,11 @@ create index dead_letter_closed_cause on {schema}.dead_letter (fingerprint, clos
 -- Finds earlier dead letters of the same key. The key is hashed because it may be too long for an index entry.
 create index dead_letter_open_key on {schema}.dead_letter (hashtextextended(key, 0), key_order, written_at)
   where closed_at is null and key is not null;
+-- For people who look for dead letters, also closed ones.
+create index dead_letter_key on {schema}.dead_letter (hashtextextended(key, 0)) where key is not null;
+create index dead_letter_correlation on {schema}.dead_letter (hashtextextended(correlation_id, 0));
+create index dead_letter_trace on {schema}.dead_letter (hashtextextended(substr(traceparent, 4, 32), 0));
+create index dead_letter_saga on {schema}.dead_letter (saga_id) where saga_id is not null;
 
 -- Fills in `key_order`. A message that is dead-lettered again keeps its first value: the copy that the archive has by then
 -- may have been written by a replay, with a higher seq.

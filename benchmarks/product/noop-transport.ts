@@ -26,6 +26,7 @@ export function noopTransport(options: NoopOptions = {}): Transport {
       rejectsUnrouted: false,
       replays: true,
       replaysFromTime: true,
+      reportsLag: false,
       maxBytes: 1_048_576,
     },
     open: () => Promise.resolve(),

@@ -91,6 +91,7 @@ export class ListTransport implements Transport {
     rejectsUnrouted: false,
     replays: false,
     replaysFromTime: false,
+    reportsLag: false,
     maxBytes: 1_000_000,
   };
   readonly #shelves = new Map<string, Map<string, TopicQueue>>();

@@ -22,6 +22,7 @@ const FRESH_INTERVALS = 4;
 /** A measurement that is older than this is not shown, in milliseconds. */
 export const MAX_LAG_AGE_MS = FRESH_INTERVALS * MEASURE_EVERY_MS;
 const MAX_MEASURE_MS = 5_000;
+const MAX_SKIPPED_ROUNDS = 20;
 
 /**
  * Measures how far the consumers of a service are behind and emits it. Each consumer is measured by one worker at a time,
@@ -30,6 +31,9 @@ const MAX_MEASURE_MS = 5_000;
 export class LagWatch extends PeriodicService {
   readonly #options: LagWatchOptions;
   readonly #everyMs: number;
+  /** Failed measurements in a row, and how many rounds to leave to other workers after them. */
+  #failures = 0;
+  #skippedRounds = 0;
   /** Consumers and topics in the metrics, as JSON. */
   #emitted: ReadonlySet<string> = new Set();
 
@@ -41,10 +45,9 @@ export class LagWatch extends PeriodicService {
   }
 
   protected override async runRound(): Promise<void> {
-    const claimed = await this.#claim();
-    const failure = claimed.length === 0 ? undefined : await this.#measure(claimed);
+    if (this.#skippedRounds > 0) this.#skippedRounds -= 1;
+    else await this.#measure(await this.#claim());
     await this.#emitStored();
-    if (failure !== undefined) throw failure.error;
   }
 
   // A row that is new is claimed without a measurement: the consumers are about to subscribe.
@@ -58,24 +61,28 @@ export class LagWatch extends PeriodicService {
     return groups.filter(({ group }) => claimed.has(group));
   }
 
-  // A failure is stored as unknown values, because the values before it no longer hold.
-  async #measure(groups: readonly PlannedGroup[]): Promise<{ readonly error: unknown } | undefined> {
-    const { database, schema, transport } = this.#options;
-    let failure: { readonly error: unknown } | undefined;
+  // A failure is not stored: another worker may be allowed to ask the broker, or reach it. If none does, the last
+  // measurement is soon too old.
+  async #measure(groups: readonly PlannedGroup[]): Promise<void> {
+    if (groups.length === 0) return;
+    const { database, schema, transport, observer } = this.#options;
     const reading = transport.lags?.(groups) ?? Promise.resolve([]);
     const reported = await withDeadline(reading, MAX_MEASURE_MS, () => {
       throw new Error(`no answer within ${MAX_MEASURE_MS} ms`);
     }).catch((error: unknown) => {
-      failure = { error };
-      return [];
+      this.#failures += 1;
+      this.#skippedRounds = Math.min(MAX_SKIPPED_ROUNDS, 2 ** this.#failures - 1);
+      observer.emit("lag.unknown", { failures: this.#failures, error: errorText(error) });
+      return undefined;
     });
+    if (reported === undefined) return;
+    this.#failures = 0;
     const lags = completeLags(groups, reported);
     await database.run(lagStatements(quoteSchema(schema)).store, [
       toArrayLiteral(groups.map(({ group }) => group)),
       toArrayLiteral(groups.map(({ group }) => storedText(lags.filter((lag) => lag.group === group)))),
       transport.name,
     ]);
-    return failure;
   }
 
   async #emitStored(): Promise<void> {

@@ -5,6 +5,7 @@ import {
   ackAll,
   createRounds,
   type ExerciseCases,
+  type ExerciseHarness,
   expectedOrder,
   FAILED_RETRY,
   filterKey,
@@ -152,6 +153,45 @@ export const flowCases: ExerciseCases = {
       await member.waitUntil(() => new Set(member.names).size === 60, "all 60 messages");
       for (const key of KEYS)
         deepStrictEqual(withoutRepeats(filterKey(member.names, key)), expectedOrder(key, 12));
+    },
+  },
+};
+
+/** Checks the lag of a group that is away, returns, and handles what it missed. */
+async function checkLag(harness: ExerciseHarness, group: string, ordered: boolean): Promise<void> {
+  const away = await harness.addMember({ group, ordered });
+  await away.close();
+  await harness.publish(...KEYS.map((key) => harness.message({ key })));
+  const behind = await harness.waitForLag(({ waiting }) => waiting === KEYS.length, group, ordered);
+  strictEqual(behind?.waiting, KEYS.length);
+  ok(behind.topic === harness.topic || behind.topic === null);
+  ok(behind.oldestAgeSeconds === "unknown" || behind.oldestAgeSeconds >= 0);
+  const back = await harness.addMember({ group, ordered, receive: ackAll });
+  await back.waitForDeliveries(KEYS.length);
+  const caughtUp = await harness.waitForLag(
+    ({ waiting, oldestAgeSeconds }) => waiting === 0 && oldestAgeSeconds === 0,
+    group,
+    ordered,
+  );
+  deepStrictEqual([caughtUp?.waiting, caughtUp?.oldestAgeSeconds], [0, 0]);
+}
+
+/** Cases about how far a group is behind. */
+export const lagCases: ExerciseCases = {
+  "the lag of a group is what it has not handled, and 0 when it has caught up": {
+    needs: ["reportsLag"],
+    run: async (harness) => {
+      await checkLag(harness, "in-order", true);
+      await checkLag(harness, "without-order", false);
+    },
+  },
+  "the lag of a group that never subscribed is unknown, not 0": {
+    needs: ["reportsLag"],
+    run: async (harness) => {
+      const member = await harness.addMember({ receive: ackAll });
+      await harness.publish(harness.message());
+      await member.waitForDeliveries(1);
+      strictEqual((await harness.readLag("nobody"))?.waiting ?? "unknown", "unknown");
     },
   },
 };

@@ -4,6 +4,7 @@ import type {
   Capabilities,
   Consumption,
   Delivery,
+  Lag,
   PublishOutcome,
   TopicRequest,
   Transport,
@@ -147,6 +148,27 @@ export class ExerciseHarness {
     const transport = options.transport ?? this.transport;
     member.consumption = await transport.subscribe(subscription, (delivery) => member.onDelivery(delivery));
     return member;
+  }
+
+  /** Reports how far a group is behind on the topic of the case. Undefined if the transport does not know the group. */
+  async readLag(group: string, ordered = true): Promise<Lag | undefined> {
+    const topics = [{ topic: this.topic, kind: "event" }] as const;
+    const planned = { service: "exercise", group: `${this.#name}-${group}`, ordered, topics };
+    return (await this.transport.lags?.([planned]))?.find((lag) => lag.group === planned.group);
+  }
+
+  /** Reads the lag until it meets the condition, or until the time is over, and returns the last one. */
+  async waitForLag(
+    condition: (lag: Lag) => boolean,
+    group: string,
+    ordered?: boolean,
+  ): Promise<Lag | undefined> {
+    const endsMs = systemClock.monotonicMs() + MAX_WAIT_MS;
+    for (;;) {
+      const lag = await this.readLag(group, ordered);
+      if ((lag !== undefined && condition(lag)) || systemClock.monotonicMs() > endsMs) return lag;
+      await sleep(50);
+    }
   }
 
   /** Publishes messages again, as the outbox does, until the broker has confirmed all of them. */

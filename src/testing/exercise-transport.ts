@@ -16,7 +16,7 @@ import {
   QUIET_MS,
   type TransportUnderTest,
 } from "./exercise-harness.ts";
-import { flowCases, groupCases, retryCases } from "./exercise-consuming.ts";
+import { flowCases, groupCases, lagCases, retryCases } from "./exercise-consuming.ts";
 import { publishingCases } from "./exercise-publishing.ts";
 
 /** Cases about delivery in order and once, and about settling. */
@@ -279,6 +279,7 @@ const exerciseCases: ExerciseCases = {
   ...groupCases,
   ...streamCases,
   ...flowCases,
+  ...lagCases,
   ...foreignMessageCases,
 };
 

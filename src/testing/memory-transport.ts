@@ -73,6 +73,7 @@ export class MemoryTransport implements Transport {
       rejectsUnrouted: false,
       replays: this.#record,
       replaysFromTime: this.#record,
+      reportsLag: true,
       maxBytes: 1_048_576,
       ...options.capabilities,
     };

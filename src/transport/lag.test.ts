@@ -45,6 +45,12 @@ test("parked messages are added to the entry of all topics, and estimates stay e
   expect(addParkedLags([lag(null, 4, 0)], parked)).toEqual([{ ...lag(null, 7, 90), isEstimate: true }]);
 });
 
+test("a topic with an entry of its own gets its parked messages, before the entry of all topics", () => {
+  const broker = [lag(null, 4, 0), lag("streams.a", "unknown", "unknown")];
+  const parked = [lag("streams.a", 2, 90), lag("b", 1, 10)];
+  expect(addParkedLags(broker, parked)).toEqual([lag(null, 5, 10), lag("streams.a", "unknown", "unknown")]);
+});
+
 test("values are combined only if all are known", () => {
   const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
   expect(combineMeasured([1, 2], sum)).toBe(3);

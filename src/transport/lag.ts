@@ -40,12 +40,11 @@ export function addParkedLags(broker: readonly Lag[], parked: readonly Lag[]): r
   const sums = [...broker];
   for (const lag of parked) {
     if (lag.waiting === 0) continue;
-    const at = sums.findIndex(
-      ({ group, topic }) => group === lag.group && (topic === null || topic === lag.topic),
-    );
-    const known = sums[at];
+    const find = (topic: string | null): Lag | undefined =>
+      sums.find((sum) => sum.group === lag.group && sum.topic === topic);
+    const known = find(lag.topic) ?? find(null);
     if (known === undefined) sums.push(lag);
-    else sums[at] = addLag(known, lag);
+    else sums[sums.indexOf(known)] = addLag(known, lag);
   }
   return sums;
 }

@@ -190,6 +190,8 @@ export interface Capabilities {
    * only.
    */
   readonly replaysFromTime: boolean;
+  /** Reports how far each group is behind (`lags`). */
+  readonly reportsLag: boolean;
   /** The largest message the transport accepts, in bytes of data. */
   readonly maxBytes: number;
 }

@@ -33,6 +33,7 @@ export class ChaosTransport implements Transport {
     rejectsUnrouted: false,
     replays: false,
     replaysFromTime: false,
+    reportsLag: false,
     maxBytes: 1_048_576,
   };
   readonly #port: number;

@@ -22,6 +22,7 @@ test("B1: a transport that claims little is asked little, and each case left out
     "the transport does not support ordersByKey",
     "the transport does not support rejectsUnrouted",
     "the transport does not support replays",
+    "the transport does not support reportsLag",
     "the transport has no dead letters of its own",
   ]);
 });

@@ -29,6 +29,7 @@ export class ScriptedTransport implements Transport {
       rejectsUnrouted: false,
       replays: true,
       replaysFromTime: true,
+      reportsLag: false,
       maxBytes: 1_048_576,
       ...capabilities,
     };

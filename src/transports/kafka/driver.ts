@@ -134,6 +134,8 @@ export interface FetchedPartition {
   /** The first offset that the broker still stores. */
   readonly logStart: number;
   readonly records: readonly IncomingRecord[];
+  /** When the first of the records was sent, in milliseconds since 1970; undefined without records. */
+  readonly firstSentMs: number | undefined;
   /** The offset to fetch next; undefined if the answer contains no batch. */
   readonly next: number | undefined;
 }

@@ -8,6 +8,7 @@ import type {
   Capabilities,
   Consumption,
   Delivery,
+  Lag,
   PlannedGroup,
   PublishOptions,
   PublishOutcome,
@@ -16,6 +17,7 @@ import type {
 } from "../../transport/index.ts";
 import { describeConnectionError, platformatic } from "./connections.ts";
 import type { KafkaDriver } from "./driver.ts";
+import { measureGroupLags } from "./group-lag.ts";
 import { GroupLags } from "./group-offsets.ts";
 import { type KafkaOptions, kafkaSettings, type KafkaSettings } from "./options.ts";
 import { kafkaAclArguments, kafkaPermissions } from "./permissions.ts";
@@ -58,6 +60,7 @@ export class KafkaTransport implements Transport {
       rejectsUnrouted: false,
       replays: true,
       replaysFromTime: true,
+      reportsLag: true,
       maxBytes: Math.max(1_024, settings.topics.maxBytes - MAX_ENVELOPE_BYTES),
     });
   }
@@ -121,6 +124,12 @@ export class KafkaTransport implements Transport {
     const names = new Map(topics.map((topic) => [this.#topology.topicName(topic), topic]));
     const lags = await this.#lags.findLargestLags(await this.#directory.describe([...names.keys()]));
     return new Map([...lags].map(([name, lag]) => [names.get(name) ?? name, lag]));
+  }
+
+  async lags(groups: readonly PlannedGroup[]): Promise<readonly Lag[]> {
+    await platformatic.load();
+    const parts = { driver: this.#driver, directory: this.#directory, topology: this.#topology };
+    return measureGroupLags({ ...parts, settings: this.#settings }, groups);
   }
 
   async close(): Promise<void> {

@@ -51,6 +51,22 @@ test("records before the requested offset are skipped", () => {
   });
 });
 
+test("the first record tells when it was sent; with the broker's times, when its batch was stored", () => {
+  const [first, second] = batch({ first: 5, values: ["a", "b"] }).records;
+  const timed = {
+    ...batch({ first: 5, values: [] }),
+    firstTimestamp: 1_000n,
+    maxTimestamp: 9_000n,
+    records: [first, { ...second, timestampDelta: 250n }] as RecordsBatch["records"],
+  };
+  const firstSentMs = (records: RecordsBatch[], from: bigint) =>
+    readRecords({ records, abortedTransactions: [] }, from).firstSentMs;
+  expect(firstSentMs([timed], 5n)).toBe(1_000);
+  expect(firstSentMs([timed], 6n)).toBe(1_250);
+  expect(firstSentMs([{ ...timed, attributes: 0x08 }], 6n)).toBe(9_000);
+  expect(firstSentMs([], 6n)).toBeUndefined();
+});
+
 test("an answer without batches has no next offset", () => {
   expect(read([], 6)).toEqual({ values: [], next: undefined });
 });

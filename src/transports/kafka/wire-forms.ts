@@ -2,6 +2,7 @@ import type { RecordsBatch } from "@platformatic/kafka";
 import type { FetchedPartition, IncomingRecord, PartitionAnswer } from "./driver.ts";
 
 /** Bits in the attributes of a record batch. */
+const HAS_STORED_TIME = 0x08;
 const IS_TRANSACTIONAL = 0x10;
 const IS_CONTROL = 0x20;
 
@@ -69,13 +70,14 @@ export function toFetchedPartitions(
   return answer.responses.flatMap(({ topicId, partitions }) =>
     partitions.map((data) => {
       const from = positions.get(`${topicId}/${data.partitionIndex}`) ?? 0n;
-      const { records, next } = readRecords(data, from);
+      const { records, firstSentMs, next } = readRecords(data, from);
       return {
         topicId,
         partition: data.partitionIndex,
         code: data.errorCode === 0 ? answer.errorCode : data.errorCode,
         logStart: Number(data.logStartOffset),
         records,
+        firstSentMs,
         next,
       };
     }),
@@ -86,8 +88,9 @@ export function toFetchedPartitions(
 export function readRecords(
   data: Pick<PartitionData, "abortedTransactions" | "records">,
   from: bigint,
-): { readonly records: IncomingRecord[]; readonly next: number | undefined } {
+): Pick<FetchedPartition, "firstSentMs" | "next"> & { readonly records: IncomingRecord[] } {
   const records: IncomingRecord[] = [];
+  let firstSentMs: number | undefined;
   let next: bigint | undefined;
   const toAbort = data.abortedTransactions.toSorted((a, b) => (a.firstOffset < b.firstOffset ? -1 : 1));
   const aborted = new Set<bigint>();
@@ -102,8 +105,9 @@ export function readRecords(
     }
     const skipped = (batch.attributes & IS_TRANSACTIONAL) !== 0 && aborted.has(batch.producerId);
     if (!skipped) takeRecords(batch, from, records);
+    if (records[0] !== undefined) firstSentMs ??= readTimestampMs(batch, BigInt(records[0].offset));
   }
-  return { records, next: next === undefined ? undefined : Number(next > from ? next : from) };
+  return { records, firstSentMs, next: next === undefined ? undefined : Number(next > from ? next : from) };
 }
 
 function takeRecords(batch: RecordsBatch, from: bigint, into: IncomingRecord[]): void {
@@ -117,4 +121,12 @@ function takeRecords(batch: RecordsBatch, from: bigint, into: IncomingRecord[]):
       headers: headers.map(([name, content]) => [name ?? Buffer.alloc(0), content ?? Buffer.alloc(0)]),
     });
   }
+}
+
+// With the broker's own times, all records of a batch have the time at which it was stored.
+function readTimestampMs(batch: RecordsBatch, offset: bigint): number | undefined {
+  const record = batch.records.find(({ offsetDelta }) => batch.firstOffset + BigInt(offsetDelta) === offset);
+  if (record === undefined) return undefined;
+  const isStoredTime = (batch.attributes & HAS_STORED_TIME) !== 0;
+  return Number(isStoredTime ? batch.maxTimestamp : batch.firstTimestamp + record.timestampDelta);
 }

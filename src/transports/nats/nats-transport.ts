@@ -11,6 +11,7 @@ import {
   cloudEventBindings,
   type Consumption,
   type Delivery,
+  type Lag,
   type PlannedGroup,
   type PublishOptions,
   type PublishOutcome,
@@ -20,6 +21,7 @@ import {
 } from "../../transport/index.ts";
 import { natsClient } from "./client.ts";
 import { encodeValue, headerBytes, toNatsHeaders } from "./header-mapping.ts";
+import { readLags } from "./lag.ts";
 import { Link, type Session, unreachableError } from "./link.ts";
 import { type NatsOptions, natsSettings, type NatsSettings } from "./options.ts";
 import { timeoutError, toFailedOutcome, tooLargeError } from "./outcome.ts";
@@ -60,6 +62,7 @@ class NatsTransport implements Transport {
       rejectsUnrouted: false,
       replays: true,
       replaysFromTime: true,
+      reportsLag: true,
       get maxBytes() {
         return Math.max(1_024, link.maxPayload - ENVELOPE_BYTES);
       },
@@ -109,6 +112,12 @@ class NatsTransport implements Transport {
     const { session } = this.#link;
     if (session === undefined) throw this.#link.trouble;
     return readDepths(session, this.#settings, topics);
+  }
+
+  async lags(groups: readonly PlannedGroup[]): Promise<readonly Lag[]> {
+    const { session } = this.#link;
+    if (session === undefined) throw this.#link.trouble;
+    return readLags(session, this.#settings, groups);
   }
 }
 

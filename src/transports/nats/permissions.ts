@@ -49,6 +49,7 @@ export function natsPermissions(options: NatsPermissionOptions): NatsPermissions
   const more = [
     `${prefix}.topic.>`,
     `$JS.API.STREAM.MSG.GET.${streams.groups}`,
+    `$JS.API.STREAM.MSG.GET.${streams.messages}`, // the age of the oldest unread message
     `$JS.API.CONSUMER.DELETE.${streams.messages}.*`,
   ];
   return {

@@ -46,6 +46,7 @@ const CAPABILITIES: Capabilities = Object.freeze({
   rejectsUnrouted: false,
   replays: true,
   replaysFromTime: true,
+  reportsLag: true,
   maxBytes: 256 * 1_048_576,
 });
 

@@ -8,6 +8,7 @@ import {
   type Capabilities,
   type Consumption,
   type Delivery,
+  type Lag,
   type PlannedGroup,
   type PublishOptions,
   type PublishOutcome,
@@ -51,6 +52,7 @@ export class RabbitMQTransport implements Transport {
       // Only streams can be replayed. Events and commands begin when their queue is bound.
       replays: false,
       replaysFromTime: true,
+      reportsLag: true,
       maxBytes: settings.maxBytes,
     });
   }
@@ -101,6 +103,10 @@ export class RabbitMQTransport implements Transport {
       queues: groupNames(prefix, group, group.ordered === false ? undefined : partitions).queues,
     }));
     return readDepths(this.#publishing, topics, [...this.#subscribers, ...watched]);
+  }
+
+  async lags(groups: readonly PlannedGroup[]): Promise<readonly Lag[]> {
+    return readLags(this.#publishing, groups, this.#settings);
   }
 
   async close(): Promise<void> {
@@ -166,13 +172,23 @@ async function readDepth(
   live: LiveConnection,
   queues: readonly string[],
 ): Promise<number | undefined> {
-  let depth = 0;
+  const { messages, missing } = await countMessages(link, live, queues);
+  return missing > 0 && messages === 0 ? undefined : messages;
+}
+
+/** Counts the messages that wait in these queues, without those in flight, and the queues that are missing. */
+async function countMessages(
+  link: Link,
+  live: LiveConnection,
+  queues: readonly string[],
+): Promise<{ readonly messages: number; readonly missing: number }> {
+  let messages = 0;
   let missing = 0;
   let channel: Channel | undefined;
   for (const queue of queues) {
     channel ??= await link.openChannel(live);
     try {
-      depth += (await link.request(live, "counting messages", channel.checkQueue(queue))).messageCount;
+      messages += (await link.request(live, "counting messages", channel.checkQueue(queue))).messageCount;
     } catch (error) {
       if (!(error instanceof Error && "code" in error && error.code === 404)) throw error;
       missing += 1;
@@ -180,7 +196,36 @@ async function readDepth(
     }
   }
   if (channel !== undefined) await link.request(live, "closing a channel", channel.close());
-  return missing > 0 && depth === 0 ? undefined : depth;
+  return { messages, missing };
+}
+
+/**
+ * Counts the messages that wait for each group. Its queues hold all its topics together, and the age of a message is not
+ * known before it is delivered. How far a group has read a stream is not known either.
+ */
+async function readLags(
+  link: Link,
+  groups: readonly PlannedGroup[],
+  { prefix, partitions }: RabbitSettings,
+): Promise<readonly Lag[]> {
+  const { live } = link;
+  if (live === undefined) throw unreachableError(`RabbitMQ cannot be reached: ${link.trouble}`);
+  const lags: Lag[] = [];
+  for (const planned of groups) {
+    const { group } = planned;
+    const queued = planned.topics.filter(({ kind }) => kind !== "stream").map(({ topic }) => topic);
+    for (const { topic, kind } of planned.topics) {
+      if (kind === "stream") lags.push({ group, topic, waiting: "unknown", oldestAgeSeconds: "unknown" });
+    }
+    const [first = null, ...more] = queued;
+    if (first === null) continue;
+    const { queues } = groupNames(prefix, planned, planned.ordered ? partitions : undefined);
+    const { messages, missing } = await countMessages(link, live, queues);
+    const waiting = missing > 0 ? "unknown" : messages;
+    const oldestAgeSeconds = waiting === 0 ? 0 : "unknown";
+    lags.push({ group, topic: more.length === 0 ? first : null, waiting, oldestAgeSeconds });
+  }
+  return lags;
 }
 
 /** Lists the objects that `declareGroup` creates for these groups. */

@@ -140,6 +140,25 @@ describe.skipIf(missing)("publishing to Kafka", () => {
     expect(await transport.depths?.([topic])).toEqual(new Map([[topic, 8]]));
   });
 
+  test("a group that is behind reports the age of its oldest message, also to a process without members", async () => {
+    const prefix = newPrefix();
+    const member = await Member.of(createTransport({ prefix }), { group: "away" });
+    await member.consumption?.close();
+    const transport = createTransport({ prefix });
+    const topics = [{ topic: "events.order.placed", kind: "event" }] as const;
+    const planned = { service: "shop", group: "away", ordered: true, topics };
+    const lags = () => transport.lags?.([planned]);
+    expect(await lags()).toEqual([
+      { group: "away", topic: "events.order.placed", waiting: 0, oldestAgeSeconds: 0 },
+    ]);
+    await publish(transport, aMessage(), aMessage());
+    const hasAged = async (): Promise<boolean> => {
+      const [lag] = (await lags()) ?? [];
+      return lag?.waiting === 2 && typeof lag.oldestAgeSeconds === "number" && lag.oldestAgeSeconds >= 0.3;
+    };
+    await expect.poll(hasAged, { timeout: 20_000 }).toBe(true);
+  });
+
   test("the buffer has an end: what does not fit is unreachable instead of filling the memory", async () => {
     const transport = createTransport({ bufferBytes: 65_536, linger: 200 });
     await publish(transport, aMessage());

@@ -163,6 +163,9 @@ describe.skipIf(missing)("security", () => {
     const rest = { source_topic: "t", consumer_group: "g", original_timestamp: "" };
     await (await member.got(2))[1]?.deadLetter?.({ ...note, ...rest });
     expect(await transport.depths?.(["events.order.placed"])).toBeInstanceOf(Map);
+    const topics = [{ topic: "events.order.placed", kind: "event" }] as const;
+    const planned = { service: "shop", group: "billing", ordered: false, topics };
+    expect(await transport.lags?.([planned])).toMatchObject([{ waiting: expect.any(Number) }]);
     expect(member.consumption?.health()).toEqual({ ok: true });
   });
 

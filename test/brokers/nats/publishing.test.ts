@@ -104,4 +104,24 @@ describe.skipIf(missing)("publishing to JetStream", () => {
       ]),
     );
   });
+
+  test("a group that is behind reports the age of its oldest message, also to a process without members", async () => {
+    const prefix = newPrefix();
+    const reader = await openTransport({ servers: sharedUrl, prefix });
+    const transport = await openTransport({ servers: sharedUrl, prefix });
+    const topics = [{ topic: "t", kind: "event" }] as const;
+    for (const ordered of [true, false]) {
+      const group = ordered ? "ordered" : "loose";
+      const away = await member(reader, { topic: "t", group, ordered });
+      await away.consumption.close();
+      const lags = () => transport.lags?.([{ service: "test", group, ordered, topics }]);
+      expect(await lags()).toEqual([{ group, topic: "t", waiting: 0, oldestAgeSeconds: 0 }]);
+      await publish(transport, aMessage({ topic: "t" }), aMessage({ topic: "t" }));
+      const hasAged = async (): Promise<boolean> => {
+        const [lag] = (await lags()) ?? [];
+        return lag?.waiting === 2 && typeof lag.oldestAgeSeconds === "number" && lag.oldestAgeSeconds >= 0.3;
+      };
+      await expect.poll(hasAged, { timeout: 20_000 }).toBe(true);
+    }
+  });
 });

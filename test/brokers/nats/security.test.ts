@@ -163,6 +163,10 @@ describe.skipIf(missing)("security of NATS", () => {
     expect((await ordered.until(2)).map(({ attempt }) => attempt)).toEqual([1, 2]);
     await loose.until(1);
     expect((await consumer.depths?.(["t"]))?.get("t")).toBe(1);
+    const topics = [{ topic: "t", kind: "event" }] as const;
+    expect(await consumer.lags?.([{ service, group: "loose", ordered: false, topics }])).toEqual([
+      { group: "loose", topic: "t", waiting: 1, oldestAgeSeconds: expect.any(Number) },
+    ]);
     await ordered.consumption.close();
     const again = await member(consumer, { topic: "t", service });
     await publish(sender, aMessage({ topic: "t", id: "next" }));

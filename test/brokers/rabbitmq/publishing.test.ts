@@ -164,6 +164,25 @@ describe.skipIf(missing !== undefined)("publishing to RabbitMQ", () => {
     await Member.of(reader, { topics: [topic()] });
   });
 
+  test("a group's lag counts what its queues hold; the age, a stream and a missing queue are unknown", async () => {
+    const prefix = ownPrefix();
+    const shop = transport({ prefix, partitions: 2 });
+    await (await Member.of(shop)).close();
+    await publishIds(shop, ["a", "b", "c"]);
+    const first = { topic: "events.order.placed", kind: "event" } as const;
+    const lags = (...more: readonly { readonly topic: string; readonly kind: "event" | "stream" }[]) =>
+      shop.lags([{ service: "reader", group: "group", ordered: true, topics: [first, ...more] }]);
+    const counted = { group: "group", topic: "events.order.placed", waiting: 3, oldestAgeSeconds: "unknown" };
+    await expect.poll(() => lags()).toEqual([counted]);
+    expect(await lags({ topic: "events.x", kind: "event" })).toEqual([{ ...counted, topic: null }]);
+    expect(await lags({ topic: "clicks", kind: "stream" })).toEqual([
+      { group: "group", topic: "clicks", waiting: "unknown", oldestAgeSeconds: "unknown" },
+      counted,
+    ]);
+    await directly((channel) => channel.deleteQueue(`${prefix}.queue.reader.group:0`));
+    expect(await lags()).toEqual([{ ...counted, waiting: "unknown" }]);
+  });
+
   test("A16: a missing queue reports no depth, and the others of its group still count", async () => {
     const prefix = ownPrefix();
     const watch = [{ service: "reader", group: "group", topics: ["events.order.placed"] }];

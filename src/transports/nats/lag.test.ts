@@ -7,7 +7,7 @@ const consumer = (name: string, waiting = 0): Position => ({
   name,
   num_pending: waiting,
   num_ack_pending: 0,
-  ack_floor: { consumer_seq: 0, stream_seq: 0 },
+  ack_floor: { stream_seq: 0 },
   config: { filter_subject: "dp.msg.t.0" },
 });
 const partition = (number: number, term: number, waiting = 0) =>

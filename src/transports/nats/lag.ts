@@ -7,7 +7,8 @@ import type { NatsSettings } from "./options.ts";
 import { groupNames, readConsumerName, streamNames } from "./topology.ts";
 
 /** What a consumer at the server tells about its position. */
-export type Position = Pick<ConsumerInfo, "name" | "num_pending" | "num_ack_pending" | "ack_floor"> & {
+export type Position = Pick<ConsumerInfo, "name" | "num_pending" | "num_ack_pending"> & {
+  readonly ack_floor: Pick<ConsumerInfo["ack_floor"], "stream_seq">;
   readonly config: Pick<ConsumerInfo["config"], "filter_subject">;
 };
 

@@ -36,6 +36,7 @@ test(
     const first = startCli(["dev"], { cwd });
     await first.waitForOutput("Press Ctrl-C");
     const url = printedUrl(first.stdout);
+    expect(first.stdout).toContain(`data in ${join(".sagabox", "postgres")}.`);
     expect(await ask(url, "select count(*)::int as n from sagabox.relay_lane")).toEqual([
       { n: expect.any(Number) },
     ]);
@@ -53,18 +54,21 @@ test(
       /ECONNREFUSED.* DATABASE_URL is set, so no server was started\. To start one, run `unset DATABASE_URL` first\./,
     );
 
+    const elsewhere = folder();
     writeFileSync(
-      join(cwd, "app.mjs"),
+      join(elsewhere, "app.mjs"),
       `export default {
        async run({ port, host }) { console.log("worker on " + host + " " + port + " with " + process.env.DATABASE_URL); },
        async stop() { console.log("worker stopped"); },
      };`,
     );
-    const second = startCli(["dev", "--app", "app.mjs", "--port", "0"], {
-      cwd,
+    const data = join(cwd, ".sagabox");
+    const second = startCli(["dev", "--app", "app.mjs", "--port", "0", "--data", data], {
+      cwd: elsewhere,
       env: { SAGABOX_HOST: "::1" },
     });
     await second.waitForOutput("worker on ::1 0 with postgres://");
+    expect(second.stdout).toContain(`data in ${join(data, "postgres")}.`);
     expect(printedUrl(second.stdout)).toBe(url); // what was exported for the first start is still good
     expect(await ask(printedUrl(second.stdout), "select n from mine")).toEqual([{ n: 7 }]);
     second.child.kill("SIGTERM");
@@ -106,6 +110,7 @@ test(
     const first = startCli(["dev"], { cwd });
     await first.waitForOutput("Press Ctrl-C");
     const url = printedUrl(first.stdout);
+    expect(first.stdout).toContain(`data in ${join(".sagabox", "postgres")}.`);
     const second = startCli(["dev"], { cwd });
     await second.waitForOutput("Press Ctrl-C");
     second.child.kill("SIGINT");

@@ -88,7 +88,8 @@ async function startServer(input: CommandInput, port: number | undefined, io: Io
     ...(port !== undefined && { port }),
     onNotice: (text) => io.err(text),
   });
-  const folderText = relative(io.cwd, server.dataDir);
+  const inside = relative(io.cwd, server.dataDir);
+  const folderText = inside.startsWith("..") ? server.dataDir : inside;
   io.out(
     `PostgreSQL ${server.reused ? "was already running" : "runs"} on 127.0.0.1:${server.port}, data in ${folderText}.`,
   );

@@ -27,6 +27,7 @@ export const pages = [
   "docs/guides/privacy.md",
   "docs/guides/recipes.md",
   "docs/guides/running.md",
+  "docs/guides/serverless.md",
   "docs/guides/metrics.md",
   "docs/guides/tracing.md",
   "docs/guides/nats.md",

@@ -4,6 +4,8 @@ export { Bus, createBus, message } from "./app/index.ts";
 export type {
   BusTopology,
   BusOptions,
+  DrainOptions,
+  DrainResult,
   LogOptions,
   PreparedMessage,
   Readiness,
@@ -58,12 +60,15 @@ export type {
   BusTransaction,
   ConsumerOptions,
   ConsumerStats,
+  DeliveredRecord,
   ForeignMessage,
+  HandledRecord,
   Handler,
   HandlerContext,
   HandlerOptions,
   Processed,
   Received,
+  RecordOutcome,
   Startable,
   StatementHandler,
 } from "./inbox/index.ts";
@@ -100,6 +105,14 @@ export type {
   CollectReport,
 } from "./claim-check/index.ts";
 export type { DeadLetterNotice, NotifyOptions, WebhookOptions } from "./notify/index.ts";
+export { kafkaRecords, rabbitmqRecords, sqsRecords } from "./transport/index.ts";
+export type {
+  KafkaItemIdentifier,
+  LambdaKafkaEvent,
+  LambdaRabbitmqEvent,
+  LambdaRecord,
+  LambdaSqsEvent,
+} from "./transport/index.ts";
 export type { RequestOptions } from "./requests/index.ts";
 export type {
   ActionResult,

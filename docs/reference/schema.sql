@@ -191,7 +191,8 @@ create table receipt (
 
 create index receipt_lane on receipt (lane, last_seq);
 
--- The workers that share the lanes of a scope. Scope 0 is the outbox; scope g is consumer group g.
+-- The workers that share the lanes of a scope. Scope 0 is the outbox; scope g is consumer group g. A bus.drain() is a
+-- guest: it takes only lanes that nobody owns, and no worker gives up a lane for it.
 -- process, location and backend identify the operating system process, its machine and its session on this server. Another
 -- worker on the same machine can see that the process is dead and need not wait for the end of its lease.
 create table member (
@@ -203,6 +204,7 @@ create table member (
   process      text,
   location     text,
   backend      integer,
+  guest        boolean not null default false,
   constraint member_pkey primary key (id)
 );
 

@@ -3315,9 +3315,9 @@ select moment.horizon, moment.tail, moment.express,
   ) as found on true;
 
 -- sagabox.lanes.join
-insert into "sagabox".member (id, scope, worker, lease_until, process, backend, location)
+insert into "sagabox".member (id, scope, worker, lease_until, process, backend, location, guest)
 values ($1::text, $2::integer, $3::text, clock_timestamp() + $4::double precision * interval '1 ms', $5::text,
-      case when $6::boolean then pg_backend_pid() end, $7::text);
+      case when $6::boolean then pg_backend_pid() end, $7::text, $8::boolean);
 
 -- sagabox.lanes.renew
 update "sagabox".member
@@ -3328,9 +3328,11 @@ update "sagabox".member
 
 -- sagabox.lanes.look
 select (select count(*)::integer from "sagabox".member where scope = $1::integer
-    and member.lease_until > (select clock_timestamp())) as members,
-    (select count(*)::integer from "sagabox".member where scope = $1::integer
-        and member.lease_until > (select clock_timestamp()) and id < $2::text) as rank,
+    and member.lease_until > (select clock_timestamp()) and not guest) as members,
+    (select count(*)::integer
+        from "sagabox".member
+        where scope = $1::integer and member.lease_until > (select clock_timestamp()) and not guest
+            and id < $2::text) as rank,
     exists (select 1 from "sagabox".member
         where id = $2::text and member.lease_until > (select clock_timestamp())
             and backend is not distinct from case when $6::boolean then pg_backend_pid() end) as present,
@@ -3423,6 +3425,26 @@ delete from "sagabox".member
       where scope = $1::integer and lease_until < clock_timestamp() - interval '1 second'
       for update skip locked)
   returning id, worker;
+
+-- sagabox.undefined.due
+select exists (
+  select 1
+    from "sagabox".relay_lane as lane
+    cross join lateral (
+      select 1 from "sagabox".undefined as row
+        where row.lane = lane.lane and not coalesce((row.due_at > clock_timestamp()
+            or row.lease_until > clock_timestamp()), false)
+          and not exists (
+            select 1 from "sagabox".undefined as earlier
+              where earlier.lane::bigint = (row.lane)::bigint and earlier.stream = row.stream and earlier.seq < row.seq
+                  and (earlier.due_at > clock_timestamp() or earlier.lease_until > clock_timestamp()))
+        limit 1
+    ) as due
+    where lane.scope = $1::integer and lane.owner is distinct from $2::text
+      and not exists (
+        select 1 from "sagabox".member
+          where id = lane.owner and not guest and lease_until > clock_timestamp())
+) as due;
 
 -- ══ src/outbox/statements.ts ═══════════════════════════════════════════════════════════════════════════════════════
 
@@ -5383,6 +5405,9 @@ select blocker.pid,
 select case when not pg_is_in_recovery() then concat_ws(' ', extract(epoch from pg_postmaster_start_time()),
       inet_server_addr(), inet_server_port()) end as server,
     length(repeat(' ', 4194304)) as freed;
+
+-- sagabox.set_local
+select set_config(setting.key, setting.value, true) from json_each_text($1::text::json) as setting;
 
 -- ══ src/testing/statements.ts ══════════════════════════════════════════════════════════════════════════════════════
 

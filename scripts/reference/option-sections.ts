@@ -1,4 +1,5 @@
 import { busOptions } from "../../src/app/bus-options.ts";
+import { drainOptions } from "../../src/app/drain.ts";
 import { logOptions } from "../../src/app/log-options.ts";
 import { auditOptions } from "../../src/audit/entry.ts";
 import { claimCheckOptions } from "../../src/claim-check/options.ts";
@@ -56,6 +57,7 @@ export const optionSections: readonly OptionSection[] = [
       },
     ],
   },
+  section("drain", "src/app/drain.ts", { drainOptions }),
   section("log", "src/app/log-options.ts", { logOptions }),
   {
     table: "openTelemetry",

@@ -18,7 +18,14 @@ import {
 } from "../dead-letter/index.ts";
 import { SagaboxError } from "../errors/index.ts";
 import type { Flows } from "../flow/index.ts";
-import { type BusTransaction, type HandlerRegistry, Inbox, type Startable } from "../inbox/index.ts";
+import {
+  type BusTransaction,
+  type DeliveredRecord,
+  type HandledRecord,
+  type HandlerRegistry,
+  Inbox,
+  type Startable,
+} from "../inbox/index.ts";
 import type { WakeUp } from "../lanes/index.ts";
 import {
   type AnyCommand,
@@ -65,6 +72,7 @@ import {
 } from "./bus-transaction.ts";
 import { busPayloads, type BusPayloads } from "./payloads.ts";
 import { type AdminOperations, loadAdmin } from "./load-admin.ts";
+import type { DrainOptions, DrainResult } from "./drain.ts";
 import type { BusTopology, Parts } from "./parts.ts";
 import { registerStart, startSaga, type StartInput, type StartOnOptions } from "./saga-transaction.ts";
 import type { Running, RunOptions, StopResult, Worker } from "./worker.ts";
@@ -275,6 +283,28 @@ export class Bus<Tx = BusTransaction> {
   async run(options: RunOptions = {}): Promise<Running> {
     rejectUnknownKeys("bus.run", options, ["port", "host", "parts"]);
     return this.#worker.run(options);
+  }
+
+  /**
+   * Does once what a worker does all the time, for cron jobs and serverless functions: sends and handles the messages that
+   * are due, moves scheduled ones, and runs sagas. It takes only work that no running worker owns, and gives everything back
+   * by the deadline. With a broker it sends, but handles nothing; see `handle`.
+   */
+  drain(options: DrainOptions = {}): Promise<DrainResult> {
+    return this.#worker.drain(options).catch((error: unknown) => {
+      throw this.#explain(error, "consumer");
+    });
+  }
+
+  /**
+   * Handles one record that a platform took from a broker, such as AWS Lambda, through the inbox of its consumers: once, and
+   * with their retries and dead letters. Throws RECORD_NOT_HANDLED if it must be delivered again, and HANDLER_MISSING if no
+   * consumer is registered for it.
+   */
+  handle(record: DeliveredRecord): Promise<readonly HandledRecord[]> {
+    return this.#worker.handle(record).catch((error: unknown) => {
+      throw this.#explain(error, "consumer");
+    });
   }
 
   /** Stops the worker and waits for work in flight, at most for the `shutdownTimeout`. Never rejects; see `StopResult`. */

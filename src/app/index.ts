@@ -9,4 +9,5 @@ export type { LogOptions } from "./log-options.ts";
 export type { BusTopology } from "./parts.ts";
 export type { SagaNews } from "./saga-watch.ts";
 export type { StartInput, StartOnOptions } from "./saga-transaction.ts";
+export type { DrainOptions, DrainResult } from "./drain.ts";
 export type { RunOptions, Running, StopResult } from "./worker.ts";

@@ -15,6 +15,7 @@ import {
   type OutboxSettings,
   OutboxWriter,
   PollingRelay,
+  type PollingRelayOptions,
   ScheduleMover,
   type ScopeParts,
   TransactionScope,
@@ -59,6 +60,8 @@ import { type BusClaimCheck, type PayloadCipher, Payloads, wireClaimCheck } from
 import { createOpenTransaction, sagaTransactionFor, startInScope } from "./saga-transaction.ts";
 import type { SagaWatch } from "./saga-watch.ts";
 
+type GuestRelay = Required<Pick<PollingRelayOptions, "database" | "observer" | "guest">>;
+
 /** The components of one bus. `wireParts` builds them once; this file only wires and decides nothing. */
 export interface Parts {
   readonly settings: BusSettings;
@@ -78,6 +81,8 @@ export interface Parts {
   readonly flusher: Flusher;
   readonly wakeUp: WakeUp;
   readonly relay: PollingRelay;
+  /** Creates the relay of a drain. */
+  readonly openRelay: (guest: GuestRelay) => PollingRelay;
   readonly destinations: Destinations;
   readonly depthWatch: DepthWatch | undefined;
   readonly mover: ScheduleMover;
@@ -129,7 +134,9 @@ export function wireParts(
     observer,
     spans,
   };
-  const relay = new PollingRelay({ ...shared, lanes: laneSettings({ lease: settings.leaseMs }) });
+  const lanes = laneSettings({ lease: settings.leaseMs });
+  const relay = new PollingRelay({ ...shared, lanes });
+  const openRelay = (guest: GuestRelay): PollingRelay => new PollingRelay({ ...shared, lanes, ...guest });
   const wakeUp = new WakeUp({
     database: leased,
     channel,
@@ -239,6 +246,7 @@ export function wireParts(
     flusher: new Flusher(leased, schema, sender),
     wakeUp,
     relay,
+    openRelay,
     destinations,
     depthWatch:
       outbox.brokerDepth === null && chosenTransport.depths === undefined

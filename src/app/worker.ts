@@ -4,8 +4,11 @@ import {
   Consumer,
   type ConsumerDefinition,
   CrashLedger,
-  type HandlerRegistry,
+  type DeliveredRecord,
+  type HandledRecord,
+  HandlerRegistry,
   LagWatch,
+  RecordReceiver,
 } from "../inbox/index.ts";
 import { decodeHint, type Hint } from "../lanes/index.ts";
 import type { AnyContract } from "../message/index.ts";
@@ -27,6 +30,7 @@ import { isLocalTransport, type Transport } from "../transport/index.ts";
 import { Backlog, ConsumerWatch, Janitor, SagaBacklog, Vitals } from "./periodic-services.ts";
 import { createAuditSealer, createAuditWatch } from "./bus-audit.ts";
 import { createEraser, parseErasureNotice } from "./bus-privacy.ts";
+import { Drain, type DrainOptions, type DrainResult, limitHandlers, readDrainOptions } from "./drain.ts";
 import { type BusTopology, describeTopology, drainMs, type Parts } from "./parts.ts";
 import { HealthServer, type Readiness } from "./health-server.ts";
 import { type AdminOperations, loadAdmin } from "./load-admin.ts";
@@ -78,6 +82,12 @@ export class Worker {
   /** Consumers that the application registered. The remaining ones belong to sagas. */
   #consumerNames: ReadonlySet<string> | undefined;
   #sagasListen = false;
+  /** The consumers of sagas, for drains and single records. */
+  #sagaRegistry: HandlerRegistry | undefined;
+  #preparing: Promise<void> | undefined;
+  #receiver: RecordReceiver | undefined;
+  readonly #drains = new Set<Promise<unknown>>();
+  readonly #endDrains = new AbortController();
   #isClean = true;
   /** True if a part did not stop within the shutdown timeout. */
   #isLate = false;
@@ -145,6 +155,53 @@ export class Worker {
   stop(): Promise<StopResult> {
     this.#stopping ??= this.#stop();
     return this.#stopping;
+  }
+
+  async drain(options: DrainOptions): Promise<DrainResult> {
+    this.#assertNotStopped();
+    const settings = readDrainOptions(options);
+    await this.#prepare();
+    await openTransport(this.#parts.transport, this.#parts.observer);
+    this.#assertNotStopped();
+    if (this.#supervisor === undefined) limitHandlers(this.#parts);
+    const drain = new Drain(this.#parts, this.#listAllDefinitions(), settings, this.#endDrains.signal);
+    const running = drain.run();
+    this.#drains.add(running);
+    return running.finally(() => this.#drains.delete(running));
+  }
+
+  async handle(record: DeliveredRecord): Promise<readonly HandledRecord[]> {
+    this.#assertNotStopped();
+    await this.#prepare();
+    this.#assertNotStopped();
+    if (this.#supervisor === undefined) limitHandlers(this.#parts);
+    this.#receiver ??= new RecordReceiver(this.#parts.inbox, this.#endDrains.signal);
+    const handling = this.#receiver.handle(this.#listAllDefinitions(), record);
+    this.#drains.add(handling);
+    return handling.finally(() => this.#drains.delete(handling));
+  }
+
+  /** Checks the schema and registers the sagas, once, for work without a running worker. */
+  async #prepare(): Promise<void> {
+    const { database, settings, sagas } = this.#parts;
+    this.#preparing ??= (async () => {
+      await assertMigrated(database, settings.schema);
+      await sagas.registerDefinitions();
+    })().catch((error: unknown) => {
+      this.#preparing = undefined;
+      throw error;
+    });
+    return this.#preparing;
+  }
+
+  #listAllDefinitions(): readonly ConsumerDefinition[] {
+    const own = this.#registry.consumers();
+    if (this.#sagaRegistry === undefined) {
+      this.#sagaRegistry = new HandlerRegistry(this.#parts.settings.routing);
+      this.#parts.sagas.listen(this.#sagaRegistry);
+    }
+    const known = new Set(own.map(({ name }) => name));
+    return [...own, ...this.#sagaRegistry.consumers().filter(({ name }) => !known.has(name))];
   }
 
   async health(): Promise<Readiness> {
@@ -318,6 +375,7 @@ export class Worker {
     const { settings, observer, sender, wakeUp, admission, transport, database } = this.#parts;
     const { requests, sagaResults, personalTypes } = this.#parts;
     const beganMs = systemClock.monotonicMs();
+    this.#endDrains.abort();
     observer.emit("worker.stopping", { worker: settings.worker });
     // A service that fails to stop must not keep the remaining ones running.
     const stopSafely = async (stop: () => unknown): Promise<void> => {
@@ -334,6 +392,7 @@ export class Worker {
         stopSafely(() => requests.close()),
         stopSafely(() => sagaResults.close()),
         stopSafely(() => this.#supervisor?.stop()),
+        stopSafely(() => Promise.allSettled(this.#drains)),
       ]);
       await stopSafely(() => Promise.all([sender.close(), this.#notices.close()]));
       await stopSafely(() => transport.close());

@@ -71,6 +71,7 @@ export const catalogue = {
 
   HANDLER_TIMEOUT: "A handler did not finish within its time.",
   HANDLER_FAILED: "A handler threw something that is not an error.",
+  RECORD_NOT_HANDLED: "A record failed, and must be delivered again.",
   HANDLER_MISSING: "No handler is registered for the message.",
   HANDLER_DUPLICATE: "Two handlers are registered for the same consumer and message.",
   HANDLER_TOO_LATE: "A handler was registered after the consumers had started.",

@@ -19,6 +19,12 @@ export type {
 } from "./handler.ts";
 export type { BatchOptions, ConsumerOptions, HandlerOptions } from "./options.ts";
 export { HandlerRegistry, type ConsumerDefinition, type Registration } from "./registry.ts";
+export {
+  RecordReceiver,
+  type DeliveredRecord,
+  type HandledRecord,
+  type RecordOutcome,
+} from "./record-receiver.ts";
 export { Consumer, type ConsumerParts } from "./consumer.ts";
 export { CrashLedger, type CrashLedgerOptions, type Lease } from "./crash-ledger.ts";
 export {

@@ -35,6 +35,8 @@ export interface ProcessorParts {
   /** Attempts with an open transaction. Stopping the consumer may abort them. */
   readonly attempts: Set<Attempt>;
   readonly statements: StatementCache;
+  /** Types without a handler that were reported already. Default: none. */
+  readonly ignoredTypes?: Set<string>;
 }
 
 /** Redelivery delay, in milliseconds, of a message that this worker leaves to another worker of the consumer. */
@@ -49,11 +51,18 @@ export class DeliveryProcessor {
   readonly #settlement: Settlement;
   readonly #statements: StatementCache;
   readonly #attempts: Set<Attempt>;
-  /** Types without a handler that were reported already. */
-  readonly #ignoredTypes = new Set<string>();
+  readonly #ignoredTypes: Set<string>;
   readonly #uncountedFailures = new UncountedFailures();
 
-  constructor({ engine, definition, settlement, attempts, statements }: ProcessorParts) {
+  constructor({
+    engine,
+    definition,
+    settlement,
+    attempts,
+    statements,
+    ignoredTypes = new Set(),
+  }: ProcessorParts) {
+    this.#ignoredTypes = ignoredTypes;
     this.#engine = engine;
     this.#definition = definition;
     this.#settlement = settlement;

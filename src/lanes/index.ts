@@ -4,9 +4,10 @@
 // outbox relay and the PostgreSQL transport use it.
 export { LANES, fairShare } from "./statements.ts";
 export { laneSettings, type LaneOptions, type LaneSettings } from "./options.ts";
-export { LaneOwnership, type Claim, type LaneWorker } from "./ownership.ts";
-export { isWorking } from "./statements.ts";
+export { LaneOwnership, type Claim, type GuestView, type LaneWorker } from "./ownership.ts";
+export { dueStatement, isWorking } from "./statements.ts";
 export { LaneReader } from "./reader.ts";
+export { Budget } from "./budget.ts";
 export type { LaneRow } from "./lane-row.ts";
 export {
   claimParams,

@@ -63,8 +63,16 @@ export interface OwnershipOptions {
   readonly worker: string;
   readonly settings: LaneSettings;
   readonly observer: Observer;
+  /** A guest takes the lanes that nobody owns while the scope has no worker, and counts for no worker's share. */
+  readonly guest?: boolean;
   readonly clock?: Clock;
 }
+
+/** What a guest may work on in a scope: all lanes, none because workers own them, or what other guests leave. */
+export type GuestView = "unknown" | "all" | "workers" | "guests";
+
+/** How often a guest looks for lanes that other guests release, in milliseconds. */
+const GUEST_TICK_MS = 50;
 
 /** Keeps this worker's lease in one scope (the outbox or a consumer group) and its fair share of the lanes. */
 export class LaneOwnership implements Service {
@@ -78,6 +86,7 @@ export class LaneOwnership implements Service {
   readonly #watch: LockWatch;
   /** The last tick failed on a lock of another session; the next one reports which. */
   #isBlocked = false;
+  #guestView: GuestView = "unknown";
   #lapse: CancelTimer | undefined;
   #leaving = false;
 
@@ -91,6 +100,7 @@ export class LaneOwnership implements Service {
       worker: options.worker,
       leaseMs: options.settings.leaseMs,
       hasSession: options.session !== undefined,
+      guest: options.guest === true,
       clock: options.clock ?? systemClock,
     });
     const { database, observer, scopeName } = options;
@@ -112,6 +122,11 @@ export class LaneOwnership implements Service {
 
   get size(): number {
     return this.#claims.size;
+  }
+
+  /** For a guest: what the last look at the scope found. */
+  get guestView(): GuestView {
+    return this.#guestView;
   }
 
   /** Returns the claim if the lane may be worked on now. */
@@ -179,13 +194,27 @@ export class LaneOwnership implements Service {
     if (await this.#membership.dismiss(look)) return 0;
     await this.#reap();
     if (look.ghosts > 0) await this.#releaseGhostLanes();
-    const share = this.#leaving ? 0 : fairShare(look.members, look.rank);
+    const share = this.#leaving ? 0 : this.#shareOf(look);
     await this.#giveUp(this.#claims.size - share, look);
     if (!this.#leaving && this.#claims.size < share && look.free + look.ghosts > 0) {
       await this.#acquire(share - this.#claims.size, look);
     }
     this.#isBlocked = false;
-    return this.#options.settings.tickMs;
+    return this.#noteGuestView(look);
+  }
+
+  #shareOf({ members, rank }: MemberView): number {
+    if (this.#options.guest !== true) return fairShare(members, rank);
+    return members > 0 ? 0 : LANES;
+  }
+
+  /** Returns the wait until the next tick in milliseconds. */
+  #noteGuestView({ members }: MemberView): number {
+    const { guest, settings } = this.#options;
+    if (guest !== true) return settings.tickMs;
+    const others = members > 0 ? "workers" : "guests";
+    this.#guestView = this.#claims.size === LANES && members === 0 ? "all" : others;
+    return this.#guestView === "guests" ? Math.min(GUEST_TICK_MS, settings.tickMs) : settings.tickMs;
   }
 
   async #keepLease(look: MemberView): Promise<void> {
@@ -340,6 +369,7 @@ interface MembershipOptions {
   readonly leaseMs: number;
   /** Whether all statements use one session, so that its end shows other workers that this one has died. */
   readonly hasSession: boolean;
+  readonly guest: boolean;
   readonly clock: Clock;
 }
 
@@ -397,11 +427,11 @@ class Membership {
   }
 
   async join(): Promise<void> {
-    const { run, sql, scope, worker, leaseMs, hasSession, clock } = this.#options;
+    const { run, sql, scope, worker, leaseMs, hasSession, guest, clock } = this.#options;
     const id = `${worker}/${randomToken().slice(0, 12)}`;
     const askedAtMs = clock.monotonicMs();
     const { name, location } = thisProcess;
-    await run(sql.join, [id, scope, worker, leaseMs, name, hasSession, location]);
+    await run(sql.join, [id, scope, worker, leaseMs, name, hasSession, location, guest]);
     this.#id = id;
     this.#extendFrom(askedAtMs);
   }

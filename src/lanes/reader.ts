@@ -83,6 +83,13 @@ export class LaneReader implements LaneWorker {
     return this.#readable().length > 0 || this.#custody.holds.nextMs() <= this.#clock.monotonicMs();
   }
 
+  /** True if all owned lanes were read to their end since they were last marked, and nothing is in flight or due. */
+  get isIdle(): boolean {
+    const isRead =
+      this.#unread.list((lane) => this.#options.ownership.claim(lane) !== undefined).length === 0;
+    return isRead && this.inFlight === 0 && this.#custody.holds.nextMs() > this.#clock.monotonicMs();
+  }
+
   /** Marks lanes as possibly having new rows. */
   hint(lanes: Iterable<number>): void {
     this.#unread.add(lanes);

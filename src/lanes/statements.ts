@@ -1,4 +1,4 @@
-import { defineStatement, toArrayLiteral } from "../storage/index.ts";
+import { defineStatement, type Statement, toArrayLiteral } from "../storage/index.ts";
 
 /** The two tables of lane rows. They have the same columns, so all statements here work for both. */
 export type LaneTable = "outbox" | "queue";
@@ -333,9 +333,9 @@ export function ownershipStatements(schema: string) {
   return {
     join: defineStatement(
       "sagabox.lanes.join",
-      `insert into ${schema}.member (id, scope, worker, lease_until, process, backend, location)
+      `insert into ${schema}.member (id, scope, worker, lease_until, process, backend, location, guest)
        values ($1::text, $2::integer, $3::text, clock_timestamp() + $4::double precision * interval '1 ms', $5::text,
-               ${backend("$6")}, $7::text)`,
+               ${backend("$6")}, $7::text, $8::boolean)`,
     ),
     // An expired lease is not renewed: its lanes may have a new owner already.
     renew: defineStatement(
@@ -347,8 +347,10 @@ export function ownershipStatements(schema: string) {
     ),
     look: defineStatement(
       "sagabox.lanes.look",
-      `select (select count(*)::integer from ${schema}.member where scope = $1::integer and ${alive}) as members,
-              (select count(*)::integer from ${schema}.member where scope = $1::integer and ${alive} and id < $2::text) as rank,
+      `select (select count(*)::integer from ${schema}.member where scope = $1::integer and ${alive} and not guest) as members,
+              (select count(*)::integer
+                 from ${schema}.member
+                where scope = $1::integer and ${alive} and not guest and id < $2::text) as rank,
               exists (select 1 from ${schema}.member
                        where id = $2::text and ${alive} and backend is not distinct from ${backend("$6")}) as present,
               (select count(*)::integer
@@ -430,6 +432,34 @@ export function ownershipStatements(schema: string) {
        returning id, worker`,
     ),
   };
+}
+
+/**
+ * Returns whether a row of a scope is due now in a lane that no worker owns, other than the lanes of `$2`. A row behind an
+ * earlier one of its stream that is not due does not count.
+ */
+export function dueStatement(schema: string, table: LaneTable): Statement {
+  const waits = (row: string): string =>
+    `(${row}.due_at > clock_timestamp() or ${row}.lease_until > clock_timestamp())`;
+  return defineStatement(
+    `sagabox.${table}.due`,
+    `select exists (
+       select 1
+         from ${schema}.relay_lane as lane
+        cross join lateral (
+          select 1 from ${schema}.${table} as row
+           where row.lane = lane.lane and not coalesce(${waits("row")}, false)
+             and not exists (
+               select 1 from ${schema}.${table} as earlier
+                where ${sameStream("earlier", "row.lane", "row.stream")} and earlier.seq < row.seq and ${waits("earlier")})
+           limit 1
+        ) as due
+        where lane.scope = $1::integer and lane.owner is distinct from $2::text
+          and not exists (
+            select 1 from ${schema}.member
+             where id = lane.owner and not guest and lease_until > clock_timestamp())
+     ) as due`,
+  );
 }
 
 export type OwnershipStatements = ReturnType<typeof ownershipStatements>;

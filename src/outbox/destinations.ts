@@ -46,7 +46,7 @@ export class Destinations {
   readonly #openedMs = new Map<string, number>();
   readonly #pausedMs = new Map<string, number>();
   readonly #answeredMs = new Map<string, number>();
-  readonly #listeners: (() => void)[] = [];
+  readonly #listeners = new Set<() => void>();
   #forgetting = false;
 
   constructor(options: DestinationsOptions) {
@@ -56,9 +56,10 @@ export class Destinations {
     this.#later = options.later ?? ((delayMs, action) => void after(delayMs, action, { unref: true }));
   }
 
-  /** Calls the listener whenever a topic that was paused can be sent to again. */
-  onRecovery(listener: () => void): void {
-    this.#listeners.push(listener);
+  /** Calls the listener whenever a topic that was paused can be sent to again. Returns a function that removes it. */
+  onRecovery(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   /** Returns true if messages may be sent to the topic now. Changes nothing. */

@@ -21,7 +21,7 @@ export { settleStatements } from "./statements.ts";
 export { Destinations, type DestinationState } from "./destinations.ts";
 export { Flusher } from "./optimistic-sender.ts";
 export { OptimisticSender } from "./optimistic-sender.ts";
-export { PollingRelay } from "./polling-relay.ts";
+export { PollingRelay, type PollingRelayOptions } from "./polling-relay.ts";
 export { toPublished, TransactionScope, type ScopeParts } from "./transaction-scope.ts";
 export { Admission } from "./upkeep/admission.ts";
 export { measureBacklog, measureDeadLetters, measureQueue, type BacklogSize } from "./upkeep/depths.ts";

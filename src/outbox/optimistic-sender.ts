@@ -139,6 +139,11 @@ export class OptimisticSender {
     if (messages.length > 0) this.#sending ??= this.#sendAll();
   }
 
+  /** True if no message is being sent. */
+  get isIdle(): boolean {
+    return this.#sending === undefined;
+  }
+
   /** Waits for the messages in flight; the rest is left to the relay. */
   async close(): Promise<void> {
     this.#closed = true;

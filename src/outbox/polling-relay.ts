@@ -1,10 +1,20 @@
-import { LaneOwnership, LaneReader, type LaneRow, type LaneSettings } from "../lanes/index.ts";
+import {
+  type Budget,
+  dueStatement,
+  type GuestView,
+  LaneOwnership,
+  LaneReader,
+  type LaneRow,
+  type LaneSettings,
+} from "../lanes/index.ts";
 import { Loop, type Service, systemClock, yieldToEventLoop } from "../runtime/index.ts";
 import {
   type Database,
   LEASE_LOCK_WAIT_MS,
   limitLockWait,
+  quoteSchema,
   SessionHolder,
+  type Statement,
   steadyPlans,
 } from "../storage/index.ts";
 import type { SendBatch } from "./batches.ts";
@@ -15,6 +25,8 @@ export interface PollingRelayOptions extends BatchSenderOptions {
   readonly database: Database;
   readonly worker: string;
   readonly lanes: LaneSettings;
+  /** Set for a drain, which takes only lanes that nobody owns and limits how many rows are read. */
+  readonly guest?: Budget;
 }
 
 /** The rows of a read, and how long to wait before the next one. */
@@ -51,13 +63,16 @@ export class PollingRelay implements Service {
   readonly #trials = new Set<Promise<void>>();
   /** Reads that were started before the previous batch was sent. */
   readonly #ahead: Promise<ReadResult>[] = [];
+  readonly #due: Statement;
+  readonly #endRecoveryHints: () => void;
   #fullInARow = 0;
   #sweepAtMs = 0;
   #hinted = false;
 
   constructor(options: PollingRelayOptions) {
-    const { database, schema, worker, settings, lanes, destinations, observer } = options;
+    const { database, schema, worker, settings, lanes, destinations, observer, guest } = options;
     this.#options = options;
+    this.#due = dueStatement(quoteSchema(schema), "outbox");
     const choice = chooseSender(options);
     this.#reading = new SessionHolder(
       database,
@@ -67,7 +82,8 @@ export class PollingRelay implements Service {
     );
     this.#ownership = new LaneOwnership({
       database,
-      session: () => this.#reading.get(),
+      // The reads of a guest hold no connection whose end could show that this process has died.
+      ...(guest === undefined ? { session: () => this.#reading.get() } : { guest: true }),
       schema,
       scope: 0,
       scopeName: "outbox",
@@ -101,7 +117,7 @@ export class PollingRelay implements Service {
       settler: this.#persistent,
     });
     // Rows that wait for a destination are read again as soon as it recovers.
-    destinations.onRecovery(() => this.recheck(this.#ownership.lanes()));
+    this.#endRecoveryHints = destinations.onRecovery(() => this.recheck(this.#ownership.lanes()));
     this.#pace = new Pace({ pollMs: settings.pollIntervalMs, batchSize: settings.batchSize });
     this.#loop = new Loop({
       step: (signal) => this.#step(signal),
@@ -117,6 +133,24 @@ export class PollingRelay implements Service {
   /** True while the lease of this process is valid. */
   get ready(): boolean {
     return this.#ownership.remainingMs() > 0;
+  }
+
+  /** True if nothing is due in the owned lanes and in flight here, as of the last `sweepAll`. */
+  get isIdle(): boolean {
+    const isSending = this.#batches.size + this.#trials.size + this.#ahead.length > 0;
+    return this.#sweepAtMs > 0 && !isSending && this.#reader.isIdle;
+  }
+
+  /** For a guest: what it may work on. */
+  get guestView(): GuestView {
+    return this.#ownership.guestView;
+  }
+
+  /** True if a row is due in lanes that neither this relay nor a worker owns. */
+  async isMoreDue(): Promise<boolean> {
+    const { database } = this.#options;
+    const { rows } = await database.run<{ due: boolean }>(this.#due, [0, this.#ownership.member ?? ""]);
+    return rows[0]?.due === true;
   }
 
   get ownedLanes(): number {
@@ -169,6 +203,7 @@ export class PollingRelay implements Service {
     await this.#settler.giveUpLocked();
     await Promise.all([...this.#batches, ...this.#trials]);
     await this.#ownership.stop();
+    if (this.#options.guest !== undefined) this.#endRecoveryHints(); // a drain makes a relay of its own
     await Promise.all([this.#reading.close(), this.#settler.close()]);
   }
 
@@ -205,7 +240,9 @@ export class PollingRelay implements Service {
     const hinted = this.#hinted;
     this.#hinted = false;
     const session = await this.#reading.get();
-    const rows = await this.#reader.fetch(session, this.#options.settings.batchSize, readers);
+    const { settings, guest } = this.#options;
+    const fetch = (limit: number): Promise<LaneRow[]> => this.#reader.fetch(session, limit, readers);
+    const rows = await (guest?.take(settings.batchSize, fetch) ?? fetch(settings.batchSize));
     // A hint without rows may have arrived before its commit, and rows found without a hint may be followed
     // by more.
     if (rows.length === 0 ? hinted : everywhere) this.#restartPolling();

@@ -61,6 +61,7 @@ const MAX_FAILURES_WHILE_STOPPING = 3;
 export class InstanceTask {
   readonly #parts: TaskParts;
   readonly #handle: InstanceHandle;
+  readonly #firstVersion: number;
   readonly #running = new Map<string, RunningWork>();
   readonly #permit: Permit;
   /** Ends pauses between retries when the claim is lost. */
@@ -78,6 +79,7 @@ export class InstanceTask {
     this.#parts = parts;
     this.#permit = new Permit(parts.semaphore, () => this.#wake?.());
     this.#handle = new InstanceHandle(parts);
+    this.#firstVersion = parts.instance.version;
     this.#signal = parts.mayHaveInput ? "input" : "none";
   }
 
@@ -95,6 +97,11 @@ export class InstanceTask {
   /** Whether input was signalled that this task has not read. */
   get poked(): boolean {
     return this.#signal === "input";
+  }
+
+  /** How many transitions this task, or others meanwhile, have committed. */
+  get transitions(): number {
+    return this.#handle.instance.version - this.#firstVersion;
   }
 
   /** Whether the instance has ended, so that no timer moves it any more. */

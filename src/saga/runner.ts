@@ -56,6 +56,7 @@ export class SagaRunner implements Service {
   #mayHaveDue = true;
   #claimedAtMs = 0;
   #isStarting = false;
+  #transitions = 0;
 
   constructor(parts: SagaRunnerParts) {
     this.#parts = parts;
@@ -103,6 +104,26 @@ export class SagaRunner implements Service {
     await Promise.all(this.#finishing);
     await Promise.all([this.#renewal.stop(), this.#orphans.stop()]);
     if (timeout !== undefined) throw timeout;
+  }
+
+  /** True if the last poll found nothing due since the last hint, and no instance is being worked on. */
+  get isIdle(): boolean {
+    const { size } = this.#tasks;
+    const claimed = size + this.#opening.size + this.#finishing.size + this.#claimedAhead.size;
+    return this.#isIdle && !this.#isHinted && claimed === 0;
+  }
+
+  /** Resolves to true if an instance is due that no worker has claimed. */
+  async isDue(): Promise<boolean> {
+    const { engine, database } = this.#parts;
+    const names = toArrayLiteral(engine.listMovableSagas());
+    const { rows } = await database.run<{ wait_ms: string | number }>(engine.sql.nextDue, [names]);
+    return rows[0] !== undefined && Number(rows[0].wait_ms) <= 0;
+  }
+
+  /** How many transitions of instances the tasks of this runner have committed. */
+  get transitions(): number {
+    return this.#transitions;
   }
 
   /** The claim to write when this worker starts an instance. Undefined if the runner is full or stopped. */
@@ -289,6 +310,7 @@ export class SagaRunner implements Service {
     });
     this.#tasks.set(instance.id, task);
     void task.run().finally(() => {
+      this.#transitions += task.transitions;
       const finished = this.#finishTask(instance.id, task, startedHere).finally(() =>
         this.#finishing.delete(finished),
       );

@@ -19,7 +19,7 @@ import type { OpenTransaction } from "./instance-handle.ts";
 import type { SagaSettings } from "./options.ts";
 import { encodePendingInput, withoutFields } from "./pending-input.ts";
 import { type AwaitedEvent, SagaRegistry } from "./registry.ts";
-import { SagaRunner } from "./runner.ts";
+import { SagaRunner, type SagaRunnerParts } from "./runner.ts";
 import { sagaReplies } from "./saga-command.ts";
 import type { InstanceRow, LoadedInstance } from "./saga-store.ts";
 import { startIn } from "./start.ts";
@@ -52,8 +52,11 @@ export interface HasDefinition {
 export class Sagas {
   readonly engine: SagaEngine;
   readonly #parts: SagasParts;
+  readonly #runnerParts: SagaRunnerParts;
   readonly #registry = new SagaRegistry();
   readonly #runner: SagaRunner;
+  /** The runners of drains. */
+  readonly #guests = new Set<SagaRunner>();
   #listening = false;
 
   constructor(parts: SagasParts) {
@@ -77,7 +80,7 @@ export class Sagas {
       discardDeadLetters: parts.discardDeadLetters,
       ...(parts.openReply === undefined ? {} : { openReply: parts.openReply }),
     });
-    this.#runner = new SagaRunner({
+    this.#runnerParts = {
       engine: this.engine,
       database,
       begin,
@@ -86,7 +89,18 @@ export class Sagas {
       concurrency,
       pollMs,
       stopDeadlineMs,
-    });
+    };
+    this.#runner = new SagaRunner(this.#runnerParts);
+  }
+
+  /** Creates a runner for a drain. `worker` must be unique. Call `end` after it has stopped. */
+  openRunner(limits: { readonly worker: string; readonly stopDeadlineMs: number }): {
+    readonly runner: SagaRunner;
+    readonly end: () => void;
+  } {
+    const runner = new SagaRunner({ ...this.#runnerParts, ...limits });
+    this.#guests.add(runner);
+    return { runner, end: () => this.#guests.delete(runner) };
   }
 
   /** The service that runs due instances. */
@@ -129,7 +143,7 @@ export class Sagas {
   /** Adds the consumers to a registry that is only inspected. Sagas registered later are missing from it. */
   describe(registry: HandlerRegistry): void {
     const { transactionOf } = this.#parts;
-    listen(registry, { engine: this.engine, transactionOf, hint: (id) => this.#runner.hint(id) });
+    listen(registry, { engine: this.engine, transactionOf, hint: (id) => this.hint(id) });
   }
 
   async start(tx: SagaTransaction, { definition }: HasDefinition, input: unknown): Promise<Started> {
@@ -149,6 +163,7 @@ export class Sagas {
   /** Signals that an instance may be due, or any instance if no id is given. */
   hint(sagaId?: string): void {
     this.#runner.hint(sagaId);
+    for (const guest of this.#guests) guest.hint(sagaId);
   }
 }
 

@@ -15,6 +15,7 @@ export type {
   TransactionOptions,
 } from "./database.ts";
 export { defineStatement, quoteSchema, replaceNul, toArrayLiteral, type Statement } from "./statement.ts";
+export { withBriefSessions } from "./brief-sessions.ts";
 export { assertOwnSessions, hasOwnSessions } from "./pooler.ts";
 export {
   CALLER_STATEMENT_MS,

@@ -1,4 +1,5 @@
 import { systemClock } from "../runtime/index.ts";
+import { isBrief } from "./brief-sessions.ts";
 import type { Database, Queryable, Session } from "./database.ts";
 import { serverIdentity } from "./statements.ts";
 
@@ -29,7 +30,7 @@ export class SessionHolder {
   ) {
     this.#open = async () => {
       const session = await database.session(purpose, settings);
-      if (knowsOrigin) await readOrigin(session);
+      if (knowsOrigin && !isBrief(session)) await readOrigin(session);
       return session;
     };
   }

@@ -108,3 +108,9 @@ export const serverIdentity = defineStatement(
                  inet_server_addr(), inet_server_port()) end as server,
           length(repeat(' ', 4194304)) as freed`,
 );
+
+/** Applies the settings of a JSON object until the end of the transaction. */
+export const setLocal = defineStatement(
+  "sagabox.set_local",
+  "select set_config(setting.key, setting.value, true) from json_each_text($1::text::json) as setting",
+);

@@ -10,6 +10,9 @@ export {
   type Consumption,
   type DeadLetterNote,
   type Delivery,
+  type GuestConsumption,
+  type GuestTerms,
+  type GuestView,
   type HomeDatabase,
   isLocalTransport,
   type LocalHop,
@@ -37,4 +40,14 @@ export {
 } from "./wire.ts";
 export { cloudEventBindings, markUnreadable } from "./cloud-event-wire.ts";
 export type { CloudEventBinding, MessageFormat } from "./cloud-event-wire.ts";
+export {
+  kafkaRecords,
+  rabbitmqRecords,
+  sqsRecords,
+  type KafkaItemIdentifier,
+  type LambdaKafkaEvent,
+  type LambdaRabbitmqEvent,
+  type LambdaRecord,
+  type LambdaSqsEvent,
+} from "./lambda-records.ts";
 export { ClientLoader, type ClientPackage } from "./client-package.ts";

@@ -268,8 +268,41 @@ export interface HomeDatabase {
   readonly observer: Observer;
 }
 
+/** The terms of a drain: it takes only what no worker owns. */
+export interface GuestTerms {
+  /** Reads rows within the limit of the drain. */
+  readonly budget: {
+    readonly isSpent: boolean;
+    take<T>(wanted: number, read: (limit: number) => Promise<T[]>): Promise<T[]>;
+  };
+  /** The database, without dedicated connections. */
+  readonly database: Database;
+}
+
+/** What a guest may work on: everything, nothing because workers own it, or what other guests leave. */
+export type GuestView = "unknown" | "all" | "workers" | "guests";
+
+/** The consumption of a drain. */
+export interface GuestConsumption extends Consumption {
+  readonly view: GuestView;
+  /** True if nothing is due or in flight here, as of the last `sweep`. */
+  readonly isIdle: boolean;
+  /** The number of deliveries that are not settled. */
+  readonly inFlight: number;
+  /** Reads everything again. */
+  sweep(): void;
+  /** True if something is due that neither this guest nor a worker owns. */
+  isMoreDue(): Promise<boolean>;
+}
+
 export interface LocalTransport extends Transport {
   attach(home: HomeDatabase): LocalHop;
+  /** Joins a group without taking a share of the work: no other member gives anything up for a guest. */
+  subscribeAsGuest(
+    subscription: Subscription,
+    terms: GuestTerms,
+    receive: (delivery: Delivery) => void,
+  ): Promise<GuestConsumption>;
   /** A notification arrived for these lanes. Undefined means that notifications may have been missed. */
   hint(lanes: readonly number[] | undefined, changed?: boolean): void;
 }

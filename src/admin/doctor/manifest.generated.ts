@@ -149,6 +149,7 @@ export const manifest: readonly SchemaPart[] = [
   {"kind":"column","name":"legal_hold.released_by","shape":"text"},
   {"kind":"column","name":"legal_hold.subject","shape":"text not null"},
   {"kind":"column","name":"member.backend","shape":"integer"},
+  {"kind":"column","name":"member.guest","shape":"boolean not null"},
   {"kind":"column","name":"member.id","shape":"text not null"},
   {"kind":"column","name":"member.joined_at","shape":"timestamp with time zone not null"},
   {"kind":"column","name":"member.lease_until","shape":"timestamp with time zone not null"},

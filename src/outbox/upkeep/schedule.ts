@@ -40,11 +40,20 @@ export class ScheduleMover extends PeriodicService {
     return rows.length;
   }
 
+  /** Resolves to true if a scheduled message is due. */
+  async isDue(): Promise<boolean> {
+    return (await this.#nextDueMs()) <= 0;
+  }
+
+  async #nextDueMs(): Promise<number> {
+    const { rows } = await this.#options.database.run<{ wait_ms: number | null }>(this.#sql.nextDue);
+    return rows[0]?.wait_ms ?? MAX_SLEEP_MS;
+  }
+
   protected override async runRound(): Promise<number> {
-    const { database, batchSize = 500 } = this.#options;
+    const { batchSize = 500 } = this.#options;
     if ((await this.move()) === batchSize) return 0;
-    const { rows } = await database.run<{ wait_ms: number | null }>(this.#sql.nextDue);
-    const waitMs = rows[0]?.wait_ms ?? MAX_SLEEP_MS;
+    const waitMs = await this.#nextDueMs();
     return waitMs <= 0 ? TAKEN_BY_OTHERS_MS : Math.min(MAX_SLEEP_MS, Math.ceil(waitMs));
   }
   protected override onFailure({ error, retryInMs }: FailedRound): void {

@@ -179,7 +179,8 @@ create index receipt_lane on {schema}.receipt (lane, last_seq);
 create table {schema}.receipt_default partition of {schema}.receipt default;
 
 -- ── member and relay_lane ───────────────────────────────────────────────────────────────────────────
--- The workers that share the lanes of a scope. Scope 0 is the outbox; scope g is consumer group g.
+-- The workers that share the lanes of a scope. Scope 0 is the outbox; scope g is consumer group g. A bus.drain() is a
+-- guest: it takes only lanes that nobody owns, and no worker gives up a lane for it.
 -- process, location and backend identify the operating system process, its machine and its session on this server. Another
 -- worker on the same machine can see that the process is dead and need not wait for the end of its lease.
 create table {schema}.member (
@@ -190,7 +191,8 @@ create table {schema}.member (
   lease_until  timestamptz not null, -- covers every lane that the member owns
   process      text,
   location     text,
-  backend      integer
+  backend      integer,
+  guest        boolean     not null default false
 );
 
 create index member_scope on {schema}.member (scope, lease_until);

@@ -14,6 +14,8 @@ import type {
   Capabilities,
   Consumption,
   Delivery,
+  GuestConsumption,
+  GuestTerms,
   HomeDatabase,
   Lag,
   LocalHop,
@@ -93,10 +95,49 @@ export class PostgresTransport implements LocalTransport {
   }
 
   async subscribe(subscription: Subscription, receive: (delivery: Delivery) => void): Promise<Consumption> {
+    const { subscriber, begun } = await this.#subscribe(subscription, receive);
+    return {
+      begun,
+      pause: () => subscriber.pause(),
+      health: () => subscriber.health(),
+      close: () => this.#close(subscriber),
+    };
+  }
+
+  async subscribeAsGuest(
+    subscription: Subscription,
+    guest: GuestTerms,
+    receive: (delivery: Delivery) => void,
+  ): Promise<GuestConsumption> {
+    const { subscriber, begun } = await this.#subscribe(subscription, receive, guest);
+    return {
+      begun,
+      get view() {
+        return subscriber.view;
+      },
+      get isIdle() {
+        return subscriber.isIdle;
+      },
+      get inFlight() {
+        return subscriber.inFlight;
+      },
+      sweep: () => subscriber.sweep(),
+      isMoreDue: () => subscriber.isMoreDue(),
+      pause: () => subscriber.pause(),
+      health: () => subscriber.health(),
+      close: () => this.#close(subscriber),
+    };
+  }
+
+  async #subscribe(
+    subscription: Subscription,
+    receive: (delivery: Delivery) => void,
+    guest?: GuestTerms,
+  ): Promise<{ readonly subscriber: Subscriber; readonly begun: readonly Beginning[] }> {
     const { database, schema, leaseMs, observer } = this.#requireHome();
     const { id, begun } = await subscribeGroup(database, schema, subscription.group, subscription.topics);
     const subscriber = new Subscriber({
-      database,
+      database: guest?.database ?? database,
       schema,
       group: id,
       subscription,
@@ -104,18 +145,16 @@ export class PostgresTransport implements LocalTransport {
       pollMs: this.#settings.pollIntervalMs,
       observer,
       receive,
+      ...(guest === undefined ? {} : { guest }),
     });
     await subscriber.start();
     this.#subscribers.add(subscriber);
-    return {
-      begun,
-      pause: () => subscriber.pause(),
-      health: () => subscriber.health(),
-      close: async () => {
-        this.#subscribers.delete(subscriber);
-        await subscriber.close();
-      },
-    };
+    return { subscriber, begun };
+  }
+
+  async #close(subscriber: Subscriber): Promise<void> {
+    this.#subscribers.delete(subscriber);
+    await subscriber.close();
   }
 
   /** Returns the parked keys of a broker's group. Creates the group if it does not exist. */

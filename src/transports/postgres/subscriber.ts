@@ -1,5 +1,7 @@
 import { errorText, SagaboxError } from "../../errors/index.ts";
 import {
+  dueStatement,
+  type GuestView,
   LaneOwnership,
   LaneReader,
   type LaneRow,
@@ -26,7 +28,14 @@ import {
   toArrayLiteral,
 } from "../../storage/index.ts";
 import type { Observer } from "../../telemetry/index.ts";
-import type { AckWith, Consumption, Delivery, RetryOptions, Subscription } from "../../transport/index.ts";
+import type {
+  AckWith,
+  Delivery,
+  GuestConsumption,
+  GuestTerms,
+  RetryOptions,
+  Subscription,
+} from "../../transport/index.ts";
 import { deliveryStatements } from "./statements.ts";
 
 export interface SubscriberOptions {
@@ -38,6 +47,8 @@ export interface SubscriberOptions {
   readonly pollMs: number;
   readonly observer: Observer;
   readonly receive: (delivery: Delivery) => void;
+  /** Set for a drain. */
+  readonly guest?: GuestTerms;
 }
 
 const FIRST_POLL_MS = 25;
@@ -48,7 +59,7 @@ const PRIORITY_AGEING_MS = 10_000;
  * One member of a consumer group. Reads the deliveries of the lanes it owns and hands them out, up to `prefetch` at a
  * time.
  */
-export class Subscriber implements Consumption {
+export class Subscriber implements GuestConsumption {
   readonly #options: SubscriberOptions;
   readonly #ownership: LaneOwnership;
   readonly #reader: LaneReader;
@@ -57,12 +68,13 @@ export class Subscriber implements Consumption {
   readonly #loop: Loop;
   readonly #open = new Map<number, QueueDelivery>();
   readonly #sql: ReturnType<typeof deliveryStatements>;
+  readonly #due: Statement;
   #idleMs = FIRST_POLL_MS;
   #sweepAtMs = 0;
   #lastError: string | undefined;
 
   constructor(options: SubscriberOptions) {
-    const { database, schema, group, subscription, lanes, observer } = options;
+    const { database, schema, group, subscription, lanes, observer, guest } = options;
     this.#options = options;
     this.#readSession = new SessionHolder(database, `consume ${subscription.group}`, {
       ...steadyPlans,
@@ -70,7 +82,7 @@ export class Subscriber implements Consumption {
     });
     this.#ownership = new LaneOwnership({
       database,
-      session: () => this.#readSession.get(),
+      ...(guest === undefined ? { session: () => this.#readSession.get() } : { guest: true }),
       schema,
       scope: group,
       scopeName: subscription.group,
@@ -95,6 +107,7 @@ export class Subscriber implements Consumption {
       observer,
     });
     this.#sql = deliveryStatements(quoteSchema(schema));
+    this.#due = dueStatement(quoteSchema(schema), "queue");
     this.#loop = new Loop({
       step: () => this.#step(),
       onError: (error) => this.#recordError(error),
@@ -105,6 +118,28 @@ export class Subscriber implements Consumption {
   async start(): Promise<void> {
     await this.#ownership.start();
     await this.#loop.start();
+  }
+
+  get view(): GuestView {
+    return this.#ownership.guestView;
+  }
+
+  get inFlight(): number {
+    return this.#open.size;
+  }
+
+  get isIdle(): boolean {
+    return this.#sweepAtMs > 0 && this.#open.size === 0 && this.#reader.isIdle;
+  }
+
+  sweep(): void {
+    this.hint(undefined);
+  }
+
+  async isMoreDue(): Promise<boolean> {
+    const { database, group } = this.#options;
+    const { rows } = await database.run<{ due: boolean }>(this.#due, [group, this.#ownership.member ?? ""]);
+    return rows[0]?.due === true;
   }
 
   /** Reads these lanes soon, or all lanes if undefined. Returns the lanes among them that this member owns. */
@@ -149,7 +184,9 @@ export class Subscriber implements Consumption {
     // Settling wakes the loop.
     if (room < prefetch / 2 && this.#open.size > 0) return Infinity;
     if (systemClock.monotonicMs() >= this.#sweepAtMs) this.#reader.sweep();
-    const rows = await this.#reader.fetch(await this.#readSession.get(), room);
+    const session = await this.#readSession.get();
+    const fetch = (limit: number): Promise<LaneRow[]> => this.#reader.fetch(session, limit);
+    const rows = await (this.#options.guest?.budget.take(room, fetch) ?? fetch(room));
     this.#lastError = undefined;
     for (const row of rows) this.#deliver(row);
     if (rows.length > 0) {

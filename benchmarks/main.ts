@@ -31,6 +31,7 @@ cpSync(join(root, BROKERS), join(built, BROKERS), {
 });
 
 const child = spawn(process.execPath, [program, ...argv], {
+  cwd: root,
   stdio: ["inherit", "inherit", "inherit", "ipc"],
 });
 // Ctrl-C reaches the child as well; it stops its server, then we tidy up.

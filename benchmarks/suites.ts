@@ -40,5 +40,5 @@ export const suites: Readonly<Record<string, Readonly<Record<string, Measurement
   telemetry: { "G3: what traces cost": measureTracing },
   payloads: { "C5, C6: large and personal payloads": payloads },
   inbox: { "P12: ways to handle a message": consumer },
-  weight: { "import time and number of modules": weight },
+  weight: { "import time, number of modules and package size": weight },
 };

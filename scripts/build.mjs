@@ -30,12 +30,23 @@ const bundle = await rolldown({
 await bundle.write({
   dir: "dist",
   format: "esm",
-  chunkFileNames: "chunks/[name]-[hash].js",
+  // The name of a shared chunk would list all entries that need it.
+  chunkFileNames: ({ name }) => `chunks/${name.startsWith("shared") ? "shared" : "[name]"}-[hash].js`,
   // Code that imports an optional peer gets a chunk of its own. Otherwise bundlers of applications without that peer would
-  // meet its name in a chunk that they need, and fail.
+  // meet its name in a chunk that they need, and fail. Shared chunks below 20 kB are merged into their closest neighbour:
+  // finding and linking a file costs Node more than reading some code that an entry does not need.
   codeSplitting: {
     includeDependenciesRecursively: false,
-    groups: [{ name: "s3", test: /src\/claim-check\/s3\// }],
+    groups: [
+      { name: "s3", test: /src\/claim-check\/s3\//, priority: 1 },
+      {
+        name: "shared",
+        test: /src\/(?!cli\/|embedded\/)/,
+        minShareCount: 2,
+        entriesAware: true,
+        entriesAwareMergeThreshold: 20_000,
+      },
+    ],
   },
   minify: { mangle: false, compress: true, codegen: { removeWhitespace: true } },
   sourcemap: true,

@@ -87,8 +87,12 @@ export const targets = {
   "G3.port": lower("calls of the tracing port without a tracer, as a share of making a message", 0.03, 0.01),
   "G3.api": lower("making a message with OpenTelemetry but no SDK, against without"),
   "G3.sdk": lower("making a message whose span is recorded, against without"),
-  "weight.modules": lower('modules loaded by import "sagabox", of 420', 1),
-  "weight.import": lower("time of importing sagabox, against importing pg-boss"),
+  "weight.size": lower("unpacked JavaScript of the package, of 2 MB", 1),
+  "weight.import": lower("time of importing sagabox, against importing pg-boss", 1.3),
+  "weight.import.cpu": lower("... the same in processor time, which a busy machine changes less"),
+  "weight.import.pg": lower("time of importing sagabox and pg, against importing pg-boss, which imports pg"),
+  "weight.import.graphile": lower("time of importing sagabox, against importing graphile-worker"),
+  "weight.modules": lower("files loaded by importing sagabox, against importing pg-boss"),
   P15: lower("memory of a worker with a backlog waiting, of 200 MB", 1, 0.6),
 } as const satisfies Record<string, Target>;
 

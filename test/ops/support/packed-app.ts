@@ -41,16 +41,16 @@ export function packedApp(program: string): { folder: string; app: string } {
   return { folder, app };
 }
 
-/** Packs the package as it would be published, and returns the path of the tarball in `folder`. */
+/** Packs the package of the checkout `root` as it would be published, and returns the path of the tarball in `folder`. */
 // Built in a copy, as the checkout's own dist may be in use; below it, so that the compiler finds the packages by plain paths.
-export function pack(folder: string): string {
-  mkdirSync(join(checkout, ".sagabox"), { recursive: true });
-  const copy = mkdtempSync(join(checkout, ".sagabox/package-"));
+export function pack(folder: string, root = checkout): string {
+  mkdirSync(join(root, ".sagabox"), { recursive: true });
+  const copy = mkdtempSync(join(root, ".sagabox/package-"));
   try {
-    for (const name of sources) cpSync(join(checkout, name), join(copy, name), { recursive: true });
+    for (const name of sources) cpSync(join(root, name), join(copy, name), { recursive: true });
     mkdirSync(join(copy, "node_modules"));
     for (const tool of ["typescript", "rolldown"])
-      symlinkSync(join(checkout, "node_modules", tool), join(copy, "node_modules", tool));
+      symlinkSync(join(root, "node_modules", tool), join(copy, "node_modules", tool));
     execFileSync(process.execPath, ["scripts/build.mjs"], { cwd: copy, stdio: "pipe" });
     const text = execFileSync("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", folder], {
       cwd: copy,

@@ -8,6 +8,8 @@ export type {
   DrainResult,
   LogOptions,
   PreparedMessage,
+  SqlStatement,
+  StatementsOptions,
   Readiness,
   RunOptions,
   Running,

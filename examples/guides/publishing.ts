@@ -29,6 +29,22 @@ export async function orderWithPostgresJs(sql: Sql, bus: Bus, orderId: string): 
 }
 // #endregion postgres-js
 
+/** A driver that sends a list of statements to run in one transaction, such as `neon()` over HTTP. */
+export interface ListDriver<Query> {
+  query(text: string, values: unknown[]): Query;
+  transaction(queries: Query[]): Promise<unknown>;
+}
+
+// #region statements
+export async function orderOverHttp<Q>(sql: ListDriver<Q>, bus: Bus, orderId: string): Promise<void> {
+  const statements = await bus.statements(OrderPlaced, { orderId, cents: 1250 });
+  await sql.transaction([
+    sql.query("insert into guide_order (id) values ($1)", [orderId]),
+    ...statements.map(({ text, values }) => sql.query(text, values)),
+  ]);
+}
+// #endregion statements
+
 // #region transaction
 export async function orderInOurs(bus: Bus, orderId: string): Promise<void> {
   await bus.transaction(async (tx) => {

@@ -3,7 +3,7 @@ import { SagaboxError } from "../errors/index.ts";
 import type { BusTransaction } from "../inbox/index.ts";
 import type { AnyContract, InputOf, PublishOptions } from "../message/index.ts";
 import { callable, oneOf, rejectUnknownKeys, wholeNumber } from "../options/index.ts";
-import type { Compose, Outgoing, TransactionScope } from "../outbox/index.ts";
+import type { Admission, Compose, Outgoing, OutboxWriter, TransactionScope } from "../outbox/index.ts";
 import {
   CALLER_STATEMENT_MS,
   type OwnedTransaction,
@@ -152,4 +152,41 @@ export async function composeAll(
 function assertPrepared(one: PreparedMessage | null | undefined): PreparedMessage {
   if (typeof one === "object" && one !== null && "contract" in one) return one;
   throw new SagaboxError("OPTIONS_INVALID", "publishAll takes messages made by message(contract, data).");
+}
+
+/** A statement for a driver of the caller. Every value is a string or null, and the text casts it. */
+export interface SqlStatement {
+  text: string;
+  values: (string | null)[];
+}
+
+/** The options of `bus.statements()`. The bus does not see the COMMIT, so it cannot send the message itself. */
+export type StatementsOptions = Omit<PublishOptions, "flush">;
+
+/** Composes a message and returns the statements that write it. Returns none if the overflow policy drops the message. */
+export async function listStatements(
+  { compose, admission, writer }: StatementsParts,
+  contract: AnyContract,
+  data: unknown,
+  options: StatementsOptions = {},
+): Promise<SqlStatement[]> {
+  if ("flush" in options) {
+    throw new SagaboxError(
+      "OPTIONS_INVALID",
+      "bus.statements: there is no option `flush`, because the bus does not see the COMMIT. A relay sends the message.",
+    );
+  }
+  const admitted = await admission.admit([await compose(contract, data, options)]);
+  return admitted.flatMap((one) =>
+    writer.listStatements(one).map(({ statement, params }) => ({
+      text: statement.text,
+      values: params.map((value) => (value === null ? null : String(value))),
+    })),
+  );
+}
+
+interface StatementsParts {
+  readonly compose: Compose;
+  readonly admission: Pick<Admission, "admit">;
+  readonly writer: Pick<OutboxWriter, "listStatements">;
 }

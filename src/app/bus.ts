@@ -65,8 +65,11 @@ import {
   findScope,
   handOver,
   isInsideTransaction,
+  listStatements,
   type PreparedMessage,
   runInsideTransaction,
+  type SqlStatement,
+  type StatementsOptions,
   type TransactionTools,
   transactionLimits,
 } from "./bus-transaction.ts";
@@ -162,6 +165,19 @@ export class Bus<Tx = BusTransaction> {
       composeAll(this.#parts.compose, prepared, findOwned(tx) ?? lazyTransaction(tx));
     if (scope === undefined) return all().then((outgoing) => this.#write(tx, outgoing));
     return scope.during(async () => scope.addAll(await all()));
+  }
+
+  /**
+   * Returns the statements that write a message, for a driver that takes a list of statements. Run them in order in the
+   * transaction of your own rows; a relay sends the message after its commit. Throws like `publish`. An empty array means
+   * that the overflow policy drops the message.
+   */
+  async statements<C extends AnyContract>(
+    contract: C,
+    data: InputOf<C>,
+    options?: StatementsOptions,
+  ): Promise<SqlStatement[]> {
+    return listStatements(this.#parts, contract, data, options);
   }
 
   /**

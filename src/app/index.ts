@@ -3,7 +3,12 @@
 export { createBus, findSagaVault, findShutdownMs } from "./create-bus.ts";
 export { Bus } from "./bus.ts";
 export type { BusOptions } from "./bus-options.ts";
-export { message, type PreparedMessage } from "./bus-transaction.ts";
+export {
+  message,
+  type PreparedMessage,
+  type SqlStatement,
+  type StatementsOptions,
+} from "./bus-transaction.ts";
 export { HealthServer, type HealthServerOptions, type Readiness } from "./health-server.ts";
 export type { LogOptions } from "./log-options.ts";
 export type { BusTopology } from "./parts.ts";

@@ -321,11 +321,7 @@ function buildWriteStatements(schema: string, { name, first, ifInside, ids }: Op
     schedule: defineStatement(
       `sagabox.outbox.schedule${name}`,
       `${first} moment as materialized (select clock_timestamp() as at ${ifInside})
-       insert into ${schema}.scheduled (${STORED_COLUMNS}, due_at, written_at, expires_at)
-       select ${STORED_COLUMNS}, due_at, clock_timestamp(), due_at + ttl_ms * interval '1 ms'
-         from (select listed.*, coalesce(to_timestamp(listed.at_ms / 1000), clock_timestamp() + listed.delay_ms * interval '1 ms') as due_at
-                 from moment, unnest(${LISTS}, $${NEXT}::text::double precision[], $${NEXT + 1}::text::double precision[])
-                      as listed (${NAMES}, delay_ms, at_ms)) as listed`,
+       ${scheduledRows(schema)}`,
     ),
     // For scheduled messages with an id of the caller's own.
     reserveIds: defineStatement(`sagabox.outbox.reserve_ids${name}`, reserveOnlySql(unknown)),
@@ -333,8 +329,40 @@ function buildWriteStatements(schema: string, { name, first, ifInside, ids }: Op
   };
 }
 
+/** The last parameters of each schedule statement are the delays and the times. */
+function scheduledRows(schema: string, also = ""): string {
+  return `insert into ${schema}.scheduled (${STORED_COLUMNS}, due_at, written_at, expires_at)
+       select ${STORED_COLUMNS}, due_at, clock_timestamp(), due_at + ttl_ms * interval '1 ms'
+         from (select listed.*, coalesce(to_timestamp(listed.at_ms / 1000), clock_timestamp() + listed.delay_ms * interval '1 ms') as due_at
+                 from moment, unnest(${LISTS}, $${NEXT}::text::double precision[], $${NEXT + 1}::text::double precision[])
+                      as listed (${NAMES}, delay_ms, at_ms)) as listed${also}`;
+}
+
+/** Reserves and schedules in one statement, for drivers that take a list of statements and return no results between. */
+function scheduleOnceStatements(schema: string) {
+  const once = (
+    also: string,
+  ): string => `with moment as materialized (select clock_timestamp() as at), fresh as (
+         insert into ${schema}.published_id (id, written_on)
+         select listed.id, (moment.at at time zone 'utc')::date from moment, unnest($1::text::text[]) as listed (id) ${also}
+         on conflict do nothing
+         returning id
+       )
+       ${scheduledRows(schema, " where listed.id in (select id from fresh)")}
+       returning id`;
+  return {
+    scheduleOnce: defineStatement(
+      "sagabox.outbox.schedule_once",
+      once(`where not ${schema}.has_message(listed.id)`),
+    ),
+    /** For ids that cannot be generated ones. */
+    scheduleNamed: defineStatement("sagabox.outbox.schedule_named", once("")),
+  };
+}
+
 function movingStatements(schema: string) {
   return {
+    ...scheduleOnceStatements(schema),
     // Sorted, so that two transactions with common keys cannot deadlock here.
     lockStreams: defineStatement(
       "sagabox.outbox.lock_streams",

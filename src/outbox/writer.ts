@@ -119,6 +119,23 @@ export class OutboxWriter {
     return prepareLeasedWrite(this.#sql, outgoing, leaseMs);
   }
 
+  /**
+   * Returns the statements that write a message in a transaction of the caller, who runs them in order. With an id of the
+   * caller's own, the last one returns the id if it was new.
+   */
+  listStatements(one: Outgoing): PreparedWrite[] {
+    const { lockStreams, publishOnce, publishNamed, schedule, scheduleOnce, scheduleNamed } = this.#sql;
+    const lock = { statement: lockStreams, params: [toArrayLiteral([one.stream])] };
+    const locks = one.strict && one.stream !== null ? [lock] : [];
+    const isLookedUp = mayBeGenerated(one);
+    if (one.schedule !== null) {
+      const once = isLookedUp ? scheduleOnce : scheduleNamed;
+      return [...locks, { statement: one.ownId ? once : schedule, params: scheduleParams([one]) }];
+    }
+    if (!one.ownId) return [...locks, prepareWrite(this.#sql, [one])];
+    return [...locks, { statement: isLookedUp ? publishOnce : publishNamed, params: listParams([one]) }];
+  }
+
   async #writeOnce(tx: Queryable, outgoing: readonly Outgoing[], written: Set<string>): Promise<void> {
     const { publishOnce, publishNamed } = this.#sqlFor(tx);
     const statement = outgoing.some(mayBeGenerated) ? publishOnce : publishNamed;
@@ -137,12 +154,7 @@ export class OutboxWriter {
     }
     const fresh = outgoing.filter((one) => written.has(one.message.id));
     if (fresh.length === 0) return;
-    const params = [
-      ...listParams(fresh),
-      toArrayLiteral(fresh.map((one) => one.schedule?.delayMs ?? null)),
-      toArrayLiteral(fresh.map((one) => one.schedule?.atMs ?? null)),
-    ];
-    await this.#run(tx, { statement: schedule, params });
+    await this.#run(tx, { statement: schedule, params: scheduleParams(fresh) });
   }
 
   #sqlFor(tx: Queryable): WriteSql {
@@ -170,6 +182,14 @@ export class OutboxWriter {
     );
     if (strict.size > 0) await tx.run(this.#sql.lockStreams, [toArrayLiteral([...strict])]);
   }
+}
+
+function scheduleParams(outgoing: readonly Outgoing[]): Param[] {
+  return [
+    ...listParams(outgoing),
+    toArrayLiteral(outgoing.map((one) => one.schedule?.delayMs ?? null)),
+    toArrayLiteral(outgoing.map((one) => one.schedule?.atMs ?? null)),
+  ];
 }
 
 /** Returns true for an id of the caller that may equal one generated for an earlier message. */

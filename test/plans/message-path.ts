@@ -88,6 +88,9 @@ function outbox(): PathStatement[] {
     plain(guarded.takeNumber),
     plain(guarded.hasNumber),
     plain(write.lockStreams, SEQS),
+    ...[write.scheduleOnce, write.scheduleNamed].map((statement) =>
+      plain(statement, ...listParams(messages), textNumbers(3, 60_000), "{NULL,NULL,NULL}"),
+    ),
     plain(write.moveDue, 100, "sagabox"),
     plain(write.nextDue),
     settling(settle.sent, ...claim, ...rows, "worker"),

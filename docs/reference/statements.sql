@@ -4035,6 +4035,59 @@ fresh as (
 )
 select id from fresh;
 
+-- sagabox.outbox.schedule_once
+with moment as materialized (select clock_timestamp() as at), fresh as (
+  insert into "sagabox".published_id (id, written_on)
+  select listed.id, (moment.at at time zone 'utc')::date from moment,
+      unnest($1::text::text[]) as listed (id) where not "sagabox".has_message(listed.id)
+    on conflict do nothing
+    returning id
+)
+insert into "sagabox".scheduled (id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id,
+    saga_id, correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers,
+    data, due_at, written_at, expires_at)
+select id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id, correlation_id,
+    causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers, data, due_at,
+    clock_timestamp(), due_at + ttl_ms * interval '1 ms'
+  from (select listed.*, coalesce(to_timestamp(listed.at_ms / 1000),
+      clock_timestamp() + listed.delay_ms * interval '1 ms') as due_at
+      from moment, unnest($1::text::text[], $2::text::integer[], $3::text::bigint[], $4::text::text[], $5::text::text[],
+          $6::text::integer[], $7::text::text[], $8::text::text[], $9::text::text[], $10::text::text[],
+          $11::text::text[], $12::text::text[], $13::text::text[], $14::text::text[], $15::text::text[],
+          $16::text::text[], $17::text::smallint[], $18::text::smallint[], $19::text::boolean[], $20::text::text[],
+          $21::text::text[], $22::text::double precision[], $23::text::double precision[],
+          $24::text::double precision[])
+        as listed (id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
+            correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers,
+            data, ttl_ms, delay_ms, at_ms)) as listed where listed.id in (select id from fresh)
+  returning id;
+
+-- sagabox.outbox.schedule_named
+with moment as materialized (select clock_timestamp() as at), fresh as (
+  insert into "sagabox".published_id (id, written_on)
+  select listed.id, (moment.at at time zone 'utc')::date from moment, unnest($1::text::text[]) as listed (id)
+    on conflict do nothing
+    returning id
+)
+insert into "sagabox".scheduled (id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id,
+    saga_id, correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers,
+    data, due_at, written_at, expires_at)
+select id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id, correlation_id,
+    causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers, data, due_at,
+    clock_timestamp(), due_at + ttl_ms * interval '1 ms'
+  from (select listed.*, coalesce(to_timestamp(listed.at_ms / 1000),
+      clock_timestamp() + listed.delay_ms * interval '1 ms') as due_at
+      from moment, unnest($1::text::text[], $2::text::integer[], $3::text::bigint[], $4::text::text[], $5::text::text[],
+          $6::text::integer[], $7::text::text[], $8::text::text[], $9::text::text[], $10::text::text[],
+          $11::text::text[], $12::text::text[], $13::text::text[], $14::text::text[], $15::text::text[],
+          $16::text::text[], $17::text::smallint[], $18::text::smallint[], $19::text::boolean[], $20::text::text[],
+          $21::text::text[], $22::text::double precision[], $23::text::double precision[],
+          $24::text::double precision[])
+        as listed (id, lane, stream, kind, type, schema_version, topic, key, aggregate_type, aggregate_id, saga_id,
+            correlation_id, causation_id, traceparent, source, target, priority, max_attempts, holds_on_death, headers,
+            data, ttl_ms, delay_ms, at_ms)) as listed where listed.id in (select id from fresh)
+  returning id;
+
 -- sagabox.outbox.lock_streams
 select pg_advisory_xact_lock(hashtextextended('sagabox.stream.' || stream, 0))
   from (select stream from unnest($1::text::text[]) as stream order by stream) as sorted;

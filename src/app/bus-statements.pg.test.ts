@@ -1,4 +1,4 @@
-import pg from "pg";
+import type pg from "pg";
 import postgresJs from "postgres";
 import { expect, onTestFinished, test } from "vitest";
 import { z } from "zod";

@@ -101,6 +101,9 @@ export const OFF_PATH: Readonly<Record<string, string>> = {
     "outbox.republish_page",
   ]),
   ...because("wait for the result of a saga; instances are found by primary key", ["saga.ended"]),
+  ...because("list personal types when a process starts or publishes its first: a row for each", [
+    "privacy.register_types",
+  ]),
   ...because("compare saga definitions when a worker starts", [
     "saga.add_definition",
     "saga.count_unfinished",

@@ -122,6 +122,24 @@ export default defineConfig({
           hookTimeout: 180_000,
         },
       },
+      // With the ORMs and frameworks of test/stack/package.json, which scripts/run.mjs installs when this project is named.
+      {
+        ...shared,
+        test: {
+          name: "stack",
+          ...patient,
+          include: ["test/stack/**/*.test.ts"],
+          globalSetup: globalPostgres,
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+          typecheck: {
+            enabled: isWhole || process.argv.includes("stack"),
+            checker: "tsc",
+            include: ["test/stack/**/*.test-d.ts"],
+            tsconfig: "./test/stack/tsconfig.json",
+          },
+        },
+      },
       {
         ...shared,
         test: {

@@ -1,12 +1,14 @@
 // The commands of package.json that must work on a fresh clone, where nothing is installed yet.
 // This file therefore uses nothing but Node.
 import { spawn } from "node:child_process";
-import { existsSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
+// ORMs and frameworks have a lock file of their own: only their tests install them.
+const stack = join(root, "test", "stack");
 const [task = "", ...rest] = process.argv.slice(2);
 
 // Failures are printed again at the very end, where a person looks first.
@@ -43,6 +45,7 @@ const transports = (say) =>
   together(brokers.map((name) => run.vitest([...projects(name), "src/transports"], { say })));
 const stories = () => together([...brokers, "ops"].map((name) => run.vitest(projects(name))));
 
+const stackTests = ["ORMs and frameworks", () => withStack(() => run.vitest(projects("stack")))];
 const proof = ["proof, quick", (say) => run.vitest(projects("proof"), { say, env: { TEST_PROOF: "quick" } })];
 // The engine on the oldest server it is promised for; all versions in between are for the workflow.
 const engine = ["storage", "lanes", "outbox", "inbox", "dead-letter", "transports/postgres"].map(
@@ -60,7 +63,14 @@ const oldest = [
 // files for operators run with TEST_REQUIRE=all.
 const everything =
   process.env.TEST_REQUIRE === "all"
-    ? [...check, tests("unit", "types", "postgres"), oldest, ["brokers and ops files", stories], proof]
+    ? [
+        ...check,
+        tests("unit", "types", "postgres"),
+        oldest,
+        ["brokers and ops files", stories],
+        stackTests,
+        proof,
+      ]
     : [...check, tests("unit", "postgres"), [["what transports promise", transports], proof]];
 
 const tasks = {
@@ -69,8 +79,12 @@ const tasks = {
   "demo:incident": () =>
     node(["--import", "tsx", "--conditions=sagabox:source", "scripts/demo-incident.ts", ...rest]),
   check: () => steps(check),
-  test: () => (rest.length > 0 ? run.vitest(rest) : steps(everything)),
-  proof: () => run.vitest([...projects("proof"), ...rest], { env: { TEST_PROOF: "full" } }),
+  test: () => {
+    if (rest.length === 0) return steps(everything);
+    return rest.includes("stack") ? withStack(() => run.vitest(rest)) : run.vitest(rest);
+  },
+  proof: () =>
+    withStack(() => run.vitest([...projects("proof", "stack"), ...rest], { env: { TEST_PROOF: "full" } })),
   coverage: () =>
     run.vitest(["--coverage", ...projects("unit", "postgres", "rabbitmq", "kafka", "nats"), ...rest]),
 };
@@ -80,7 +94,7 @@ if (chosen === undefined) {
   console.error(`Unknown task "${task}". Known: ${Object.keys(tasks).join(", ")}.`);
   process.exit(2);
 }
-const installed = await installWhenNeeded();
+const installed = await installWhenNeeded(root);
 process.exit(installed === 0 ? await chosen() : installed);
 
 function tests(...names) {
@@ -159,22 +173,33 @@ function seconds(sinceMs) {
   return ((performance.now() - sinceMs) / 1000).toFixed(1);
 }
 
-async function installWhenNeeded() {
-  const reason = whyInstall();
+async function installWhenNeeded(folder, ...flags) {
+  const reason = whyInstall(folder);
   if (reason === undefined) return 0;
   const hidden = Number(process.versions.node.split(".")[0]) < 22 ? " Notices about Node 22 are hidden." : "";
   console.log(`Installing dependencies with "npm ci", because ${reason}.${hidden}`);
   const npm = process.env.npm_execpath;
-  // On Node 20 npm would warn of seven packages that only tests use and that declare Node 22; CONTRIBUTING.md names them.
-  const words = ["ci", "--loglevel=error"];
-  return npm === undefined ? spawned("npm", words) : node([npm, ...words]);
+  // On Node 20 npm would warn of packages that only tests use and that declare Node 22; CONTRIBUTING.md names them.
+  const words = ["ci", "--loglevel=error", ...flags];
+  const options = { cwd: folder };
+  return npm === undefined ? spawned("npm", words, options) : node([npm, ...words], options);
+}
+
+// The tests of ORMs and frameworks import sagabox by its name, as applications do.
+async function withStack(action) {
+  const code = await installWhenNeeded(stack, "--ignore-scripts");
+  if (code !== 0) return code;
+  const link = join(stack, "node_modules", "sagabox");
+  if (!existsSync(link)) symlinkSync(root, link, "junction");
+  return action();
 }
 
 // npm keeps a list of what it installed. Comparing contents, not file times, survives copies and checkouts.
-function whyInstall() {
-  const installedFile = join(root, "node_modules", ".package-lock.json");
-  if (!existsSync(installedFile)) return "node_modules is missing";
-  const wanted = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")).packages;
+function whyInstall(folder) {
+  const modules = relative(root, join(folder, "node_modules"));
+  const installedFile = join(folder, "node_modules", ".package-lock.json");
+  if (!existsSync(installedFile)) return `${modules} is missing`;
+  const wanted = JSON.parse(readFileSync(join(folder, "package-lock.json"), "utf8")).packages;
   const installed = JSON.parse(readFileSync(installedFile, "utf8")).packages;
   for (const [path, { version, optional, peer }] of Object.entries(wanted)) {
     if (path === "" || optional === true || peer === true) continue;
@@ -191,10 +216,10 @@ function node(args, options) {
   return spawned(process.execPath, args, options);
 }
 
-function spawned(command, args, { env = {}, say } = {}) {
+function spawned(command, args, { env = {}, say, cwd = root } = {}) {
   return new Promise((resolve) => {
     const stdio = say === undefined ? "inherit" : ["ignore", "pipe", "pipe"];
-    const child = spawn(command, args, { cwd: root, stdio, env: { ...process.env, ...env } });
+    const child = spawn(command, args, { cwd, stdio, env: { ...process.env, ...env } });
     child.stdout?.setEncoding("utf8").on("data", say);
     child.stderr?.setEncoding("utf8").on("data", say);
     // The child decides how to end, and we report how it did. A terminal interrupts it as well as us, but a process that

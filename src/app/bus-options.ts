@@ -45,6 +45,16 @@ export const busOptions = {
   service: option.string({ required: true, pattern: /^[^\p{Cc}]+$/u }),
   /** A pg.Pool or a postgres:// URL. Default: DATABASE_URL. */
   database: option.value<PgPool | string>({ accepts: "PgPool | string", check: checkDatabase }),
+  /**
+   * Set it if `database` goes through a pooler in transaction mode, such as PgBouncer: a postgres:// URL or a pg.Pool that
+   * leads to PostgreSQL without the pooler. A worker listens and keeps sessions there, everything else uses `database`.
+   * False if there is no such address: then publish, `drain` and `handle` work, and `run` does not. Default:
+   * SAGABOX_DIRECT_URL, else `database` is direct itself.
+   */
+  directUrl: option.value<PgPool | string | false>({
+    accepts: "string | PgPool | false",
+    check: checkDirectUrl,
+  }),
   /** The library whose transactions handlers get, such as `drizzleTransactions(db)`. Default: a `BusTransaction`. */
   transactions: option.value<TransactionAdapter<object>>({
     accepts: "TransactionAdapter",
@@ -181,7 +191,7 @@ export function readBusSettings(options: BusOptions, env: Environment): BusSetti
 }
 
 function readBusOptions(options: BusOptions, around: EnvironmentOptions): CheckedOptions {
-  const { batchSize, pollInterval, optimistic, schema, workerId, lease, shutdownTimeout } = around;
+  const { batchSize, pollInterval, optimistic, directUrl, schema, workerId, lease, shutdownTimeout } = around;
   const outbox = {
     ...(batchSize === undefined ? {} : { batchSize }),
     ...(pollInterval === undefined ? {} : { pollInterval }),
@@ -189,6 +199,7 @@ function readBusOptions(options: BusOptions, around: EnvironmentOptions): Checke
     ...options.outbox,
   };
   const fallback = {
+    ...(directUrl === undefined ? {} : { directUrl }),
     ...(schema === undefined ? {} : { schema }),
     ...(workerId === undefined ? {} : { worker: workerId }),
     ...(lease === undefined ? {} : { lease }),
@@ -213,6 +224,14 @@ function checkDatabase(name: string, database: unknown): PgPool | string {
   if (typeof database === "string" && database !== "")
     environmentVariables.databaseUrl.option.check(name, database);
   return database as PgPool | string;
+}
+
+function checkDirectUrl(name: string, direct: unknown): PgPool | string | false {
+  if (direct === false || hasAll(direct, ["connect", "end"])) return direct as PgPool | false;
+  if (typeof direct === "string") return environmentVariables.directUrl.option.check(name, direct) as string;
+  throw invalid(
+    "directUrl must be a postgres:// URL or a pg.Pool that leads to PostgreSQL without the pooler, or false if there is none.",
+  );
 }
 
 // For callers without the compiler: a missing method would otherwise fail later, with a confusing error.

@@ -53,7 +53,6 @@ import {
   type NeededRole,
   type Queryable,
   quoteSchema,
-  toQueryable,
 } from "../storage/index.ts";
 import { busAudit, type BusAudit } from "./bus-audit.ts";
 import { busPrivacy, type BusPrivacy } from "./bus-privacy.ts";
@@ -147,7 +146,7 @@ export class Bus<Tx = BusTransaction> {
     const scope = findScope(tx);
     if (scope !== undefined) return scope.publish(contract, data, options);
     const compose = async (): Promise<Outgoing> =>
-      this.#parts.compose(contract, data, options, lazyTransaction(tx));
+      this.#parts.compose(contract, data, options, this.#joinLazily(tx));
     return compose().then(async (outgoing) => {
       const [published] = await this.#write(tx, [outgoing]);
       return published ?? { id: outgoing.message.id, written: false };
@@ -162,7 +161,7 @@ export class Bus<Tx = BusTransaction> {
     const scope = findScope(tx);
     const prepared = messages.flat() as PreparedMessage[];
     const all = (): Promise<Outgoing[]> =>
-      composeAll(this.#parts.compose, prepared, findOwned(tx) ?? lazyTransaction(tx));
+      composeAll(this.#parts.compose, prepared, findOwned(tx) ?? this.#joinLazily(tx));
     if (scope === undefined) return all().then((outgoing) => this.#write(tx, outgoing));
     return scope.during(async () => scope.addAll(await all()));
   }
@@ -358,14 +357,14 @@ export class Bus<Tx = BusTransaction> {
     });
   }
 
+  // Resolves the transaction at its first use, so that an invalid message is reported before an invalid transaction.
+  #joinLazily(tx: unknown): Queryable {
+    return { run: (statement, params) => this.#parts.join(tx).run(statement, params) };
+  }
+
   #explain(error: unknown, needs: NeededRole = "writer"): unknown {
     return explainPostgresError(error, quoteSchema(this.#parts.settings.schema), needs);
   }
-}
-
-// Resolves the transaction at its first use, so that an invalid message is reported before an invalid transaction.
-function lazyTransaction(tx: unknown): Queryable {
-  return { run: (statement, params) => toQueryable(tx).run(statement, params) };
 }
 
 function requestInTransaction(): SagaboxError {
@@ -376,19 +375,17 @@ function requestInTransaction(): SagaboxError {
   );
 }
 
-type WriteParts = Pick<Parts, "admission" | "writer" | "wakeUp" | "sender" | "flusher">;
+type WriteParts = Pick<Parts, "join" | "admission" | "writer" | "wakeUp" | "sender" | "flusher">;
 
 /** Writes messages into a transaction that the caller will commit or roll back. */
 async function writeInto(
-  { admission, writer, wakeUp, sender, flusher }: WriteParts,
+  parts: WriteParts,
   tx: unknown,
   outgoing: readonly Outgoing[],
 ): Promise<Published[]> {
-  toQueryable(tx); // rejects an invalid transaction before waiting for admission
-  const admitted = await admission.admit(outgoing);
-  return runInTurn(tx as object, () =>
-    writeAdmitted({ writer, wakeUp, sender, flusher }, tx, { outgoing, admitted }),
-  );
+  parts.join(tx); // rejects an invalid transaction before waiting for admission
+  const admitted = await parts.admission.admit(outgoing);
+  return runInTurn(tx as object, () => writeAdmitted(parts, tx, { outgoing, admitted }));
 }
 
 interface AdmittedMessages {
@@ -397,11 +394,11 @@ interface AdmittedMessages {
 }
 
 async function writeAdmitted(
-  { writer, wakeUp, sender, flusher }: Omit<WriteParts, "admission">,
+  { join, writer, wakeUp, sender, flusher }: Omit<WriteParts, "admission">,
   tx: unknown,
   { outgoing, admitted }: AdmittedMessages,
 ): Promise<Published[]> {
-  const caller = toQueryable(tx);
+  const caller = join(tx);
   const leasable = admitted.length > 0 && admitted.every((one) => one.flush && canLease(one));
   if (leasable && sender.accepts(admitted)) {
     const writtenAtMs = systemClock.monotonicMs();

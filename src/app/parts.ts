@@ -42,7 +42,10 @@ import {
   type OwnedTransaction,
   type TransactionOptions,
   pgDatabase,
+  type Queryable,
   toArrayLiteral,
+  toQueryable,
+  withBriefSessions,
 } from "../storage/index.ts";
 import { type Observer, Spans, type Tracing } from "../telemetry/index.ts";
 import {
@@ -69,6 +72,8 @@ export interface Parts {
   readonly database: Database;
   /** `database` with a statement timeout well below the lease. */
   readonly leased: Database;
+  /** Where a worker listens and keeps sessions: `leased`, unless that goes through a pooler and there is a `directUrl`. */
+  readonly direct: Database;
   readonly transport: Transport;
   /** With a broker that cannot keep the order of retries: the tables that hold the failed messages of a key. */
   readonly tables: PostgresTransport | undefined;
@@ -77,6 +82,8 @@ export interface Parts {
   readonly compose: Compose;
   readonly admission: Admission;
   readonly writer: OutboxWriter;
+  /** Joins the open transaction of a caller. Throws if it is none. */
+  readonly join: (tx: unknown) => Queryable;
   readonly sender: OptimisticSender;
   readonly flusher: Flusher;
   readonly wakeUp: WakeUp;
@@ -115,11 +122,16 @@ export function wireParts(
   const { schema, worker } = settings;
   const spans = new Spans(tracing, chosenTransport.name);
   const { outbox } = settings;
-  const database = pgDatabase(settings.database);
+  const { directUrl } = settings;
+  const isPooled = directUrl !== undefined;
+  const database = openDatabase(settings.database, isPooled);
   // Used by work that holds a lease, and where a message or a caller waits. Upkeep has no such limit.
-  const leased = limitStatements(database, leasedStatementMs(settings.leaseMs));
+  const statementMs = leasedStatementMs(settings.leaseMs);
+  const leased = limitStatements(database, statementMs);
+  const direct =
+    isPooled && directUrl !== false ? limitStatements(pgDatabase(directUrl), statementMs) : leased;
   const channel = `sagabox_${schema}`.slice(0, 63); // PostgreSQL truncates longer names
-  const home = { database: leased, schema, channel, leaseMs: settings.leaseMs, observer };
+  const home = { database: direct, schema, channel, leaseMs: settings.leaseMs, observer };
   const hop = createLocalHop(chosenTransport, home);
   const { transport, tables } = addParking(chosenTransport, home);
   const destinations = new Destinations({ breaker: outbox.breaker, observer });
@@ -135,7 +147,7 @@ export function wireParts(
     spans,
   };
   const lanes = laneSettings({ lease: settings.leaseMs });
-  const relay = new PollingRelay({ ...shared, lanes });
+  const relay = new PollingRelay({ ...shared, lanes, database: direct });
   const openRelay = (guest: GuestRelay): PollingRelay => new PollingRelay({ ...shared, lanes, ...guest });
   const wakeUp = new WakeUp({
     database: leased,
@@ -235,6 +247,7 @@ export function wireParts(
     outbox,
     database,
     leased,
+    direct,
     transport,
     tables,
     channel,
@@ -242,6 +255,7 @@ export function wireParts(
     compose: composeOne,
     admission,
     writer,
+    join: (tx) => toQueryable(tx, isPooled),
     sender,
     flusher: new Flusher(leased, schema, sender),
     wakeUp,
@@ -286,6 +300,12 @@ export function wireParts(
     personalTypes,
     privacy,
   };
+}
+
+/** Behind a pooler in transaction mode, a session holds no connection: each of its statements is a transaction. */
+function openDatabase(source: BusSettings["database"], isPooled: boolean): Database {
+  const database = pgDatabase(source, { isPooled });
+  return isPooled ? withBriefSessions(database) : database;
 }
 
 function createCompose(

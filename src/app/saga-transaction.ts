@@ -5,7 +5,7 @@ import { callable } from "../options/index.ts";
 import type { Bus } from "./bus.ts";
 import type { Outgoing, OutboxWriter, TransactionScope } from "../outbox/index.ts";
 import type { HasDefinition, OpenTransaction, SagaTransaction, Sagas, Started } from "../saga/index.ts";
-import { toQueryable, type Database, type OwnedTransaction } from "../storage/index.ts";
+import type { Database, OwnedTransaction, Queryable } from "../storage/index.ts";
 import { findOwned, findScope, handOver, type StartInScope } from "./bus-transaction.ts";
 
 /** Adapts the transaction of a handler for the saga engine. Throws NOT_IN_TRANSACTION for any other transaction. */
@@ -55,9 +55,15 @@ export function startInScope(
   return scope.during(async () => sagas.start(fromScope(tx, scope), saga as HasDefinition, input));
 }
 
+interface StartParts {
+  readonly sagas: Sagas;
+  readonly writer: OutboxWriter;
+  readonly join: (tx: unknown) => Queryable;
+}
+
 /** Starts a saga in a `BusTransaction` or in a transaction of the caller's database client. */
 export async function startSaga(
-  { sagas, writer }: { readonly sagas: Sagas; readonly writer: OutboxWriter },
+  { sagas, writer, join }: StartParts,
   tx: unknown,
   write: (outgoing: Outgoing) => Promise<unknown>,
   saga: HasDefinition,
@@ -65,7 +71,7 @@ export async function startSaga(
 ): Promise<Started> {
   const [scope, owned] = [findScope(tx), findOwned(tx)];
   if (scope !== undefined && owned !== undefined) return startInScope(sagas, owned, scope, saga, input);
-  return sagas.start(fromCaller(tx, write, writer), saga, input);
+  return sagas.start(fromCaller(join(tx), write, writer), saga, input);
 }
 
 /** Makes the input of a saga from the event that starts it. Undefined if the event starts none. */
@@ -103,8 +109,7 @@ export function registerStart<E extends AnyEvent, I, Tx>(
 
 // The commit of a caller's transaction is not visible here: listeners run early, and polling finds the due instance. A start
 // that was not awaited may run after the caller's ROLLBACK, so the first write checks that the transaction is open.
-function fromCaller(tx: unknown, send: SagaTransaction["send"], writer: OutboxWriter): SagaTransaction {
-  const caller = toQueryable(tx);
+function fromCaller(caller: Queryable, send: SagaTransaction["send"], writer: OutboxWriter): SagaTransaction {
   let inside: Promise<void> | undefined;
   return {
     run: async (statement, params) => {

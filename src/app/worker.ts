@@ -24,6 +24,7 @@ import {
   assertWritable,
   leasedStatementMs,
   Notifications,
+  sessionsMissing,
 } from "../storage/index.ts";
 import type { Observer, PrometheusObserver } from "../telemetry/index.ts";
 import { isLocalTransport, type Transport } from "../transport/index.ts";
@@ -110,11 +111,12 @@ export class Worker {
   }
 
   async #start(options: RunOptions): Promise<Running> {
-    const { database, settings, transport, observer, inbox, requests, sagas } = this.#parts;
+    const { database, direct, settings, transport, observer, inbox, requests, sagas } = this.#parts;
     this.#runningParts = chooseParts(options.parts);
     this.#isClean = true;
     this.#isLate = false;
-    await assertOwnSessions(database);
+    if (settings.directUrl === false) throw sessionsMissing();
+    await assertOwnSessions(direct, settings.directUrl !== undefined);
     await assertMigrated(database, settings.schema);
     await assertWritable(database);
     const admin = await loadAdmin();
@@ -131,7 +133,7 @@ export class Worker {
     const definitions = this.#listDefinitions();
     if (this.#parts.privacy === undefined) this.#warnAboutMissingKeys(definitions);
     await this.#parts.personalTypes.register(listContracts(definitions));
-    inbox.permits.limit = connectionsForHandlers(database.size, definitions.length);
+    inbox.permits.limit = countHandlerConnections(this.#parts, definitions.length);
     this.#consumers = this.#makeConsumers(definitions);
     const supervisor = new Supervisor({
       services: this.#listServices(options, this.#createConservationWatch(admin)),
@@ -146,7 +148,7 @@ export class Worker {
     await supervisor.start();
     if (this.#isRunning("consumers")) {
       requests.open(() => {
-        inbox.permits.limit = connectionsForHandlers(database.size, this.#consumers.length + 1);
+        inbox.permits.limit = countHandlerConnections(this.#parts, this.#consumers.length + 1);
       }, this.#ledger);
     }
     return { port: this.#healthServer?.port };
@@ -372,7 +374,7 @@ export class Worker {
   }
 
   async #stop(): Promise<StopResult> {
-    const { settings, observer, sender, wakeUp, admission, transport, database } = this.#parts;
+    const { settings, observer, sender, wakeUp, admission, transport, database, direct } = this.#parts;
     const { requests, sagaResults, personalTypes } = this.#parts;
     const beganMs = systemClock.monotonicMs();
     this.#endDrains.abort();
@@ -400,7 +402,7 @@ export class Worker {
       return this.#isLate ? TIMED_OUT : { clean: this.#isClean };
     };
     const result = await withDeadline(stopAll(), settings.shutdownTimeoutMs, () => TIMED_OUT);
-    await withDeadline(database.close(), 1_000, () => undefined);
+    await withDeadline(Promise.all([database.close(), direct.close()]), 1_000, () => []);
     observer.emit("worker.stopped", {
       worker: settings.worker,
       durationMs: systemClock.monotonicMs() - beganMs,
@@ -453,6 +455,14 @@ export function connectionsForHandlers(poolSize: number, consumers: number): num
     `The pool has ${poolSize} connections, but a worker with ${consumers} consumer(s) needs at least ` +
       `${MIN_FOR_WORKER + consumers + 1}, and works well with more. Set the pool's \`max\` to ${held + 10} or more.`,
   );
+}
+
+/** Behind a pooler, handlers have the connections to it for themselves, except for those of optimistic sends and counting. */
+const HELD_BEHIND_POOLER = 2;
+
+function countHandlerConnections({ database, direct, settings }: Parts, consumers: number): number {
+  const ofDirect = connectionsForHandlers(direct.size, consumers);
+  return settings.directUrl === undefined ? ofDirect : Math.max(1, database.size - HELD_BEHIND_POOLER);
 }
 
 /** Shorter than `readyDeadlineMs` of the health server, so that its response can still name the failed check. */
@@ -518,7 +528,7 @@ function extrasFor({ optimistic, overflow }: OutboxSettings): readonly Extra[] {
 /** Listens to PostgreSQL notifications and wakes the services they concern. */
 function hintListener(parts: Parts): Notifications {
   const {
-    leased,
+    direct,
     settings,
     channel,
     relay,
@@ -543,7 +553,7 @@ function hintListener(parts: Parts): Notifications {
     local?.hint(lanes, changed);
   };
   return new Notifications({
-    database: leased,
+    database: direct,
     channel,
     keepAliveMs: leasedStatementMs(settings.leaseMs),
     hear: (payload) => {

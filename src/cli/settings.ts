@@ -30,7 +30,12 @@ export function readSchemaName(input: CommandInput, { schema }: EnvironmentOptio
   return name;
 }
 
-/** Connects to DATABASE_URL, runs `work` and closes the connection. Throws ENVIRONMENT_INVALID if the URL is missing. */
+/** The address for commands: that without the pooler if there is one, because some commands keep sessions. */
+export function findUrl({ directUrl, databaseUrl }: EnvironmentOptions): string | undefined {
+  return directUrl ?? databaseUrl;
+}
+
+/** Connects to a URL, runs `work` and closes the connection. Throws ENVIRONMENT_INVALID if the URL is missing. */
 export async function withDatabase<T>(
   databaseUrl: string | undefined,
   work: (database: Database) => Promise<T>,
@@ -41,7 +46,7 @@ export async function withDatabase<T>(
       "DATABASE_URL is not set. Set it to the URL of PostgreSQL, or run `sagabox dev` to start one.",
     );
   }
-  const database = pgDatabase(databaseUrl, 2);
+  const database = pgDatabase(databaseUrl, { maxConnections: 2 });
   try {
     return await work(database);
   } finally {
@@ -61,7 +66,7 @@ export async function withSchema<T>(
 ): Promise<T> {
   const env = loadEnvironment(io);
   const schema = readSchemaName(input, env);
-  return withDatabase(env.databaseUrl, async (database) => {
+  return withDatabase(findUrl(env), async (database) => {
     try {
       return await work(withMigrationCheck(database, schema), schema);
     } catch (error) {

@@ -45,6 +45,18 @@ export const environmentVariables = {
       like: "postgres://user@host:5432/database",
     }),
   },
+  directUrl: {
+    ...secret,
+    names: ["SAGABOX_DIRECT_URL"],
+    meaning: "Connection address of PostgreSQL without the pooler, if `DATABASE_URL` leads through one.",
+    advice:
+      "Needed with a pooler in transaction mode, such as PgBouncer, Supavisor or a pooled Neon URL. The command line uses it, too.",
+    option: option.string({
+      max: 4_096,
+      pattern: /^postgres(ql)?:\/\//,
+      like: "postgres://user@host:5432/database",
+    }),
+  },
   schema: {
     ...plain,
     names: ["SAGABOX_SCHEMA"],

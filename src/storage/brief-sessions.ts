@@ -17,6 +17,7 @@ export function isBrief(session: Queryable): boolean {
  */
 export function withBriefSessions(database: Database): Database {
   return {
+    isPooled: database.isPooled === true,
     get size() {
       return database.size;
     },

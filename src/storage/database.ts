@@ -122,6 +122,8 @@ export interface PoolUsage {
 }
 
 export interface Database extends Queryable {
+  /** True behind a pooler in transaction mode: each transaction may run on another session of the server. */
+  readonly isPooled?: boolean;
   /** Maximum number of connections in the pool. */
   readonly size: number;
   /** Returns the current pool usage, or undefined if the pool does not report it. */

@@ -28,6 +28,7 @@ export function leasedStatementMs(leaseMs: number): number {
 /** Wraps a database so that its statements have this deadline, unless the caller sets another. */
 export function limitStatements(database: Database, deadlineMs: number): Database {
   return {
+    isPooled: database.isPooled === true,
     get size() {
       return database.size;
     },

@@ -16,7 +16,7 @@ export type {
 } from "./database.ts";
 export { defineStatement, quoteSchema, replaceNul, toArrayLiteral, type Statement } from "./statement.ts";
 export { withBriefSessions } from "./brief-sessions.ts";
-export { assertOwnSessions, hasOwnSessions } from "./pooler.ts";
+export { assertOwnSessions, hasOwnSessions, sessionsMissing } from "./pooler.ts";
 export {
   CALLER_STATEMENT_MS,
   leasedStatementMs,

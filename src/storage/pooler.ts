@@ -22,15 +22,26 @@ export function explainPooler(error: unknown, isOurs = false): unknown {
 
 /**
  * Throws `STORAGE_POOLER_UNSUPPORTED` if a connection is not bound to one session of the server. A pooler whose sessions
- * happen to be busy with others may pass; it is found with the first prepared statement, or by the doctor.
+ * happen to be busy with others may pass; it is found with the first prepared statement, or by the doctor. `isDirectUrl`:
+ * the connections are those of `directUrl`.
  */
-export async function assertOwnSessions(database: Database): Promise<void> {
+export async function assertOwnSessions(database: Database, isDirectUrl = false): Promise<void> {
   if (database.size < 2) return;
+  const isPooled = await findSharing(database).catch((error: unknown) => {
+    // The sessions may also share the prepared statements of their settings.
+    if (isDirectUrl && isSagaboxError(error, "STORAGE_POOLER_UNSUPPORTED")) return true;
+    throw error;
+  });
+  if (isPooled)
+    throw isDirectUrl ? directUrlPooled() : poolerUnsupported("Connections share their sessions.");
+}
+
+async function findSharing(database: Database): Promise<boolean> {
   const first = await database.session("pooler check");
   try {
     const second = await database.session("pooler check");
     try {
-      if (await shareBackend(first, second)) throw poolerUnsupported("Connections share their sessions.");
+      return await shareBackend(first, second);
     } finally {
       second.release();
     }
@@ -67,8 +78,26 @@ async function readBackendPid(connection: Queryable): Promise<number | undefined
 function poolerUnsupported(seen: string, cause?: unknown): SagaboxError {
   return new SagaboxError(
     "STORAGE_POOLER_UNSUPPORTED",
-    `${seen} A pooler such as PgBouncer in transaction or statement mode does this. ` +
-      "Connect to PostgreSQL directly, or set pool_mode = session: sagabox keeps prepared statements, settings and LISTEN on its sessions.",
+    `${seen} A pooler such as PgBouncer in transaction mode does this. Set \`directUrl\` (or SAGABOX_DIRECT_URL) to the address ` +
+      "of PostgreSQL without the pooler, or to false in a process that runs no worker. In statement mode nothing works; " +
+      "pool_mode = session needs no setting.",
     { cause },
+  );
+}
+
+function directUrlPooled(): SagaboxError {
+  return new SagaboxError(
+    "STORAGE_POOLER_UNSUPPORTED",
+    "`directUrl` leads through a pooler in transaction mode as well: its connections share their sessions. Set it to the address " +
+      "of PostgreSQL itself.",
+  );
+}
+
+/** The error for a worker without `directUrl` behind a pooler. */
+export function sessionsMissing(): SagaboxError {
+  return new SagaboxError(
+    "STORAGE_POOLER_UNSUPPORTED",
+    "A worker listens for notifications and keeps sessions, which a pooler such as PgBouncer in transaction mode does not offer. " +
+      "Set `directUrl` to the address of PostgreSQL without the pooler, or call bus.drain() from a cron job instead of bus.run().",
   );
 }

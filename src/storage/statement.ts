@@ -4,13 +4,29 @@ import { SagaboxError } from "../errors/index.ts";
 export interface Statement {
   readonly name: string;
   readonly text: string;
-  /** Name and fingerprint of the text: two schemas on one connection must not share a prepared statement. */
+  /**
+   * Name and fingerprint of the text: two schemas on one connection must not share a prepared statement. Empty if the
+   * statement must not be prepared by name.
+   */
   readonly preparedName: string;
 }
 
 export function defineStatement(name: string, text: string): Statement {
   const trimmed = text.trim();
   return Object.freeze({ name, text: trimmed, preparedName: `${name.slice(0, 46)}:${fingerprint(trimmed)}` });
+}
+
+const unnamed = new WeakMap<Statement, Statement>();
+
+/**
+ * Returns the statement without a prepared name. Behind a pooler in transaction mode, a statement that was prepared by name
+ * is on another session of the server, or another client's is on this one.
+ */
+export function withoutName(statement: Statement): Statement {
+  let plain = unnamed.get(statement);
+  if (plain === undefined)
+    unnamed.set(statement, (plain = Object.freeze({ ...statement, preparedName: "" })));
+  return plain;
 }
 
 function fingerprint(text: string): string {

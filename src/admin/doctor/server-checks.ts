@@ -80,7 +80,7 @@ export function judgeSharing(hasOwnSessions: boolean): Diagnosis {
     "sessions",
     "Connections share sessions: a pooler in transaction or statement mode is in between",
     "Prepared statements, settings and LISTEN belong to a session; they are lost, or end up with other clients.",
-    "Connect to PostgreSQL directly, or set pool_mode = session for this database in PgBouncer.",
+    "Set SAGABOX_DIRECT_URL (option `directUrl`) to the address of PostgreSQL without the pooler. Keep DATABASE_URL if the application needs the pooler.",
   );
 }
 

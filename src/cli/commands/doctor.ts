@@ -4,7 +4,7 @@ import { type Diagnosis, type Examination, examine } from "../../admin/index.ts"
 import { type Environment, type EnvironmentOptions, secretFiles } from "../../options/index.ts";
 import { type Command, type CommandInput, DONE, FOUND, type Io, textValue, UsageError } from "../command.ts";
 import { jsonText, safeLines } from "../print.ts";
-import { loadEnvironment, readSchemaName, withDatabase } from "../settings.ts";
+import { findUrl, loadEnvironment, readSchemaName, withDatabase } from "../settings.ts";
 
 interface SecretFiles {
   /** How many files with secrets the environment names. */
@@ -94,7 +94,7 @@ Connects to DATABASE_URL.`,
     const env = loadEnvironment(io);
     const schema = readSchemaName(input, env);
     const production = input.values["production"] === true ? await gatherFacts(env, io) : undefined;
-    const found = await withDatabase(env.databaseUrl, (database) =>
+    const found = await withDatabase(findUrl(env), (database) =>
       examine(database, schema, {
         ...(production === undefined ? {} : { production }),
         ...(poolSize === undefined ? {} : { poolSize }),

@@ -3,7 +3,7 @@ import { migrationSql, readMigrationStatus } from "../../storage/index.ts";
 import { runAction, type Actions } from "../actions.ts";
 import { type Command, type CommandInput, DONE, FOUND, type Io } from "../command.ts";
 import { jsonText, table } from "../print.ts";
-import { loadEnvironment, readSchemaName, withDatabase } from "../settings.ts";
+import { findUrl, loadEnvironment, readSchemaName, withDatabase } from "../settings.ts";
 
 const actions: Actions = {
   up: { reads: [], run: up },
@@ -40,7 +40,7 @@ Connects to DATABASE_URL.`,
 async function up(input: CommandInput, io: Io): Promise<number> {
   const env = loadEnvironment(io);
   const schema = readSchemaName(input, env);
-  const applied = await withDatabase(env.databaseUrl, (database) => migrateSchema(database, schema));
+  const applied = await withDatabase(findUrl(env), (database) => migrateSchema(database, schema));
   if (input.values["json"] === true) {
     io.out(
       jsonText({
@@ -58,7 +58,7 @@ async function up(input: CommandInput, io: Io): Promise<number> {
 async function status(input: CommandInput, io: Io): Promise<number> {
   const env = loadEnvironment(io);
   const schema = readSchemaName(input, env);
-  const found = await withDatabase(env.databaseUrl, (database) => readMigrationStatus(database, schema));
+  const found = await withDatabase(findUrl(env), (database) => readMigrationStatus(database, schema));
   const applied = found.applied.map((row) => ({
     version: row.version,
     name: row.name,

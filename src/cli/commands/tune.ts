@@ -13,7 +13,7 @@ import { confirmAction, yesOption } from "../confirm.ts";
 import { runInterruptible } from "../stop-signals.ts";
 import { jsonText, table } from "../print.ts";
 import { startProgress } from "../terminal.ts";
-import { loadEnvironment } from "../settings.ts";
+import { findUrl, loadEnvironment } from "../settings.ts";
 
 export const tune: Command = {
   name: "tune",
@@ -47,7 +47,7 @@ Connects to DATABASE_URL; the user must be allowed to create schemas.`,
     }
     const seconds = readNumber(input, "seconds", 3_600) ?? 60;
     const cores = readNumber(input, "cores", 4_096);
-    const { databaseUrl } = loadEnvironment(io);
+    const databaseUrl = findUrl(loadEnvironment(io));
     if (databaseUrl === undefined) {
       throw new SagaboxError(
         "ENVIRONMENT_INVALID",
@@ -57,7 +57,7 @@ Connects to DATABASE_URL; the user must be allowed to create schemas.`,
     const what = `This loads the database server for about ${seconds} s, in a temporary schema that is dropped afterwards.`;
     if (!(await confirmAction(input, io, { what }))) return STOPPED;
     const progress = startProgress(io, "settings measured");
-    const database = pgDatabase(databaseUrl, tuneConnections);
+    const database = pgDatabase(databaseUrl, { maxConnections: tuneConnections });
     try {
       const report = await runInterruptible(io, (signal) =>
         measureAll(database, {

@@ -41,18 +41,25 @@ export type CallerTransaction =
   PgTx | PostgresJsTx | DrizzleTx | PrismaTx | KyselyTx | KnexTx | TypeOrmTx | PgClientWithOldTypes;
 
 /**
- * Recognizes the driver of a caller's transaction by its methods. Throws NotInTransactionError if `tx` is not an open
- * transaction, and TRANSACTION_ABORTED if an earlier `pg` statement in it failed.
+ * Recognizes the driver of a caller's transaction by its methods. With `isPooled`, statements are not prepared by name.
+ * Throws NotInTransactionError if `tx` is not an open transaction, and TRANSACTION_ABORTED if an earlier `pg` statement in it
+ * failed.
  */
-export function toQueryable(tx: unknown): Queryable {
+export function toQueryable(tx: unknown, isPooled = false): Queryable {
   if (isOwned(tx)) return tx;
   if (isPgClient(tx)) {
     if (isPgTooOld(tx)) throw pgTooOldError();
-    return createPgCaller(tx, "BEGIN");
+    return createPgCaller(tx, { call: "BEGIN", isPooled });
   }
   const library = findLibrary(tx);
-  if (library !== undefined) return new LibraryCaller(library, tx as object);
+  if (library !== undefined) return new LibraryCaller(library, tx as object, isPooled);
   throw notInTransaction(tx);
+}
+
+interface CallerOptions {
+  /** How the user opens a transaction, for the error message. */
+  readonly call: string;
+  readonly isPooled: boolean;
 }
 
 type PgCallerClient = LibraryClient;
@@ -61,9 +68,9 @@ function findLibrary(tx: unknown): Library | undefined {
   return isObject(tx) ? LIBRARIES.find((library) => library.isTransaction(tx)) : undefined;
 }
 
-function createPgCaller(client: PgCallerClient, call: string): Queryable {
+function createPgCaller(client: PgCallerClient, { call, isPooled }: CallerOptions): Queryable {
   const status = client.getTransactionStatus();
-  if (status === "T") return new PgCaller(client);
+  if (status === "T") return new PgCaller(client, isPooled);
   if (status === "E") {
     throw transactionAborted();
   }
@@ -76,15 +83,18 @@ function createPgCaller(client: PgCallerClient, call: string): Queryable {
 class PgCaller implements Queryable {
   readonly borrowed = true;
   readonly #client: PgCallerClient;
+  readonly #isPooled: boolean;
 
-  constructor(client: PgCallerClient) {
+  constructor(client: PgCallerClient, isPooled: boolean) {
     this.#client = client;
+    this.#isPooled = isPooled;
   }
 
   readonly isOpen = (): boolean => this.#client.getTransactionStatus() === "T";
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
-    const query = { name: statement.preparedName, text: statement.text, values: params };
+    const name = this.#isPooled ? "" : statement.preparedName;
+    const query = { name, text: statement.text, values: params };
     const result = await this.#client.query(query).catch((error: unknown) => {
       // pg may update the transaction status after the failed query rejects. A query sent in between fails with 25P02.
       throw sqlState(error) === "25P02" ? transactionAborted(error) : explainReadOnly(explainPooler(error));
@@ -109,15 +119,20 @@ class LibraryCaller implements Queryable {
   readonly borrowed = true;
   readonly #library: Library;
   readonly #tx: object;
+  readonly #isPooled: boolean;
 
-  constructor(library: Library, tx: object) {
+  constructor(library: Library, tx: object, isPooled: boolean) {
     this.#library = library;
     this.#tx = tx;
+    this.#isPooled = isPooled;
   }
 
   async run<R>(statement: Statement, params: readonly Param[] = []): Promise<Rows<R>> {
     const client = await this.#library.client?.(this.#tx);
-    if (client !== undefined) return createPgCaller(client, this.#library.call).run<R>(statement, params);
+    if (client !== undefined) {
+      const options = { call: this.#library.call, isPooled: this.#isPooled };
+      return createPgCaller(client, options).run<R>(statement, params);
+    }
     try {
       const { rows, rowCount } = await this.#library.query(this.#tx, statement.text, params);
       return { rows: rows as R[], rowCount, command: "" };

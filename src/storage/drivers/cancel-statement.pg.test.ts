@@ -12,7 +12,7 @@ async function setup() {
   const { pool, url } = await temporaryDatabase();
   await pool.query("create table thing as select 1 as n");
   const { release } = await lockRows(pool, "select from thing for update");
-  const database = pgDatabase(url, 5);
+  const database = pgDatabase(url, { maxConnections: 5 });
   onTestFinished(() => database.close());
   const waiting = async (): Promise<number> =>
     (

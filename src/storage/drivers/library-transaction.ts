@@ -227,7 +227,7 @@ export class LibraryTransaction<Tx extends object> implements OwnedTransaction {
       return { rows: rows as R[], rowCount, command: "" };
     }
     const result = await this.#client.query({
-      ...(preparedName === undefined ? {} : { name: preparedName }),
+      ...(preparedName === undefined || this.#database.isPooled === true ? {} : { name: preparedName }),
       text,
       values: params,
     });

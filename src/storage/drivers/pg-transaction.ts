@@ -11,7 +11,7 @@ import type {
 } from "../database.ts";
 import { MAX_STATEMENT_MS } from "../deadlines.ts";
 import { explainReadOnly, isReadOnlyRefusal, SQLSTATE, sqlState } from "../postgres-errors.ts";
-import type { Statement } from "../statement.ts";
+import { type Statement, withoutName } from "../statement.ts";
 import { cancelStatement } from "./cancel-statement.ts";
 import { type ConnectionWatch, destroyClient } from "./connection-watch.ts";
 import type { PgClient, PgQuery, PgResult } from "./pg-shape.ts";
@@ -57,6 +57,7 @@ export class PgTransaction implements OwnedTransaction {
   readonly #statementMs: number;
   readonly #beginMs: number;
   readonly #beginText: string;
+  readonly #isPooled: boolean;
   readonly #inFlight = new Map<Promise<PgResult>, InFlight>();
   #state: "open" | "closed" = "open";
   #released = false;
@@ -74,10 +75,12 @@ export class PgTransaction implements OwnedTransaction {
   /** Resolves when the statement after the COMMIT is answered: true unless it failed. */
   #afterCommitAnswer: Promise<boolean> | undefined;
 
-  constructor(client: PgClient, options: TransactionOptions, connection: ConnectionWatch) {
+  /** With `isPooled`, a pooler is in between, and statements are not prepared by name. */
+  constructor(client: PgClient, options: TransactionOptions, connection: ConnectionWatch, isPooled = false) {
     checkIsolation(options.isolation);
     this.#client = client;
     this.#connection = connection;
+    this.#isPooled = isPooled;
     this.#statementMs = options.statementMs ?? MAX_STATEMENT_MS;
     this.#beginMs = options.beginMs ?? this.#statementMs;
     this.isolation = options.isolation ?? "read committed";
@@ -100,11 +103,12 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   async run<R>(
-    statement: Statement,
+    given: Statement,
     params: readonly Param[] = [],
     { deadlineMs = this.#statementMs }: RunLimits = {},
   ): Promise<Rows<R>> {
     assertAllWritable(params);
+    const statement = this.#toSend(given);
     try {
       const send = (): Promise<PgResult> =>
         runStatementInTime(this.#client, this.#connection, { statement, params, deadlineMs });
@@ -131,7 +135,7 @@ export class PgTransaction implements OwnedTransaction {
     afterword?: AfterCommitStatement,
   ): Promise<Rows<unknown>[]> {
     this.#assertOpen();
-    const queries = last.map(toQuery); // throws while everything can still be rolled back
+    const queries = last.map((one) => this.#toQuery(one)); // throws while everything can still be rolled back
     if (this.#refused !== undefined) throw this.#refused;
     this.#state = "closed";
     // A statement that was not awaited may still end or abort the transaction.
@@ -143,7 +147,7 @@ export class PgTransaction implements OwnedTransaction {
     const check = this.seesEverything || !this.#asked ? [] : [MARK_CHECK];
     const answers = this.#sendTogether(() => {
       void this.#begin();
-      const all = [...check.map(toQuery), ...queries, "commit"];
+      const all = [...check.map((one) => this.#toQuery(one)), ...queries, "commit"];
       const answering = runAllInTime(this.#client, this.#connection, all, this.#statementMs);
       if (afterword !== undefined) this.#sendAfterCommit(afterword);
       return answering;
@@ -260,7 +264,11 @@ export class PgTransaction implements OwnedTransaction {
   }
 
   #sendAfterCommit(afterword: AfterCommitStatement): void {
-    const said = { ...afterword, deadlineMs: this.#beginMs };
+    const said = {
+      ...afterword,
+      statement: this.#toSend(afterword.statement),
+      deadlineMs: this.#beginMs,
+    };
     this.#afterCommitAnswer = runStatementInTime(this.#client, this.#connection, said).then(
       () => true,
       () => false,
@@ -303,6 +311,15 @@ export class PgTransaction implements OwnedTransaction {
 
   #probe(): Promise<unknown> {
     return sendQuery(this.#client, "rollback");
+  }
+
+  #toSend(statement: Statement): Statement {
+    return this.#isPooled ? withoutName(statement) : statement;
+  }
+
+  #toQuery({ statement, params }: CommitStatement): PgQuery {
+    assertAllWritable(params);
+    return { name: this.#toSend(statement).preparedName, text: statement.text, values: params };
   }
 
   #assertOpen(): void {
@@ -353,11 +370,6 @@ export class PgTransaction implements OwnedTransaction {
 
 function isWrite(command: string, text: unknown): boolean {
   return WRITES.includes(command) || (command === "SELECT" && WRITES_IN_SELECT.test(String(text)));
-}
-
-function toQuery({ statement, params }: CommitStatement): PgQuery {
-  assertAllWritable(params);
-  return { name: statement.preparedName, text: statement.text, values: params };
 }
 
 // Users may pass any value, and the driver encodes it as JSON. If that fails, the driver closes the prepared statement but

@@ -13,7 +13,7 @@ import type {
 } from "../database.ts";
 import { MAX_STATEMENT_MS } from "../deadlines.ts";
 import { connectFailure, explainReadOnly, sessionSurvives, SQLSTATE, sqlState } from "../postgres-errors.ts";
-import type { Statement } from "../statement.ts";
+import { type Statement, withoutName } from "../statement.ts";
 import { setConfig } from "./statements.ts";
 import { cancelStatement } from "./cancel-statement.ts";
 import { type ConnectionWatch, destroyClient, endClient, watchPool } from "./connection-watch.ts";
@@ -44,6 +44,8 @@ export interface PgDatabaseOptions {
   readonly pool?: PgPool;
   readonly url?: string;
   readonly maxConnections?: number;
+  /** True if a pooler in transaction mode is in between: statements are then not prepared by name. */
+  readonly isPooled?: boolean;
 }
 
 /** PostgreSQL through the `pg` package: the user's own pool, or one of ours made from a URL. */
@@ -59,6 +61,10 @@ export class PgDatabase implements Database {
     this.#options = options;
     if (options.pool === undefined) return;
     this.#adoptPool(options.pool as unknown as UsedPool);
+  }
+
+  get isPooled(): boolean {
+    return this.#options.isPooled === true;
   }
 
   get size(): number {
@@ -121,7 +127,7 @@ export class PgDatabase implements Database {
   async begin(options: TransactionOptions = {}): Promise<OwnedTransaction> {
     checkIsolation(options.isolation);
     const client = await this.#acquire();
-    if (!isPgTooOld(client)) return new PgTransaction(client, options, this.#requireWatch());
+    if (!isPgTooOld(client)) return new PgTransaction(client, options, this.#requireWatch(), this.isPooled);
     client.release();
     throw pgTooOldError();
   }
@@ -221,10 +227,11 @@ export class PgDatabase implements Database {
 
   async #runOn<R>(
     client: PgClient,
-    statement: Statement,
+    given: Statement,
     params: readonly Param[],
     deadlineMs: number,
   ): Promise<Rows<R>> {
+    const statement = this.isPooled ? withoutName(given) : given;
     const watch = this.#requireWatch();
     const ignore = (): void => undefined;
     client.on("error", ignore);
@@ -252,11 +259,12 @@ function busStoppedError(): SagaboxError {
 }
 
 /** Accepts a pool or a connection URL. Throws with a hint for any other value. */
-export function pgDatabase(source: PgPool | string, maxConnections?: number): PgDatabase {
-  if (typeof source === "string") {
-    return new PgDatabase({ url: source, ...(maxConnections === undefined ? {} : { maxConnections }) });
-  }
-  if (isPgPool(source)) return new PgDatabase({ pool: source });
+export function pgDatabase(
+  source: PgPool | string,
+  options: Pick<PgDatabaseOptions, "maxConnections" | "isPooled"> = {},
+): PgDatabase {
+  if (typeof source === "string") return new PgDatabase({ ...options, url: source });
+  if (isPgPool(source)) return new PgDatabase({ ...options, pool: source });
   throw new SagaboxError("OPTIONS_INVALID", "`database` must be a pg.Pool or a postgres:// URL.");
 }
 

@@ -90,6 +90,7 @@ export const samples: Readonly<Record<string, Readonly<Record<string, Sample>>>>
     "around a write of the user with one parameter": [write, 1],
   },
   "inbox/receive-statements.ts#receiveStatements": {}, // runs statements; it defines none
+  "lanes/statements.ts#dueStatement": tables,
   "lanes/statements.ts#probeStatements": tables,
   "lanes/statements.ts#readStatements": tables,
   "outbox/statements.ts#sentStatements": {}, // a selection of statements that are listed already

@@ -230,7 +230,7 @@ function checkDirectUrl(name: string, direct: unknown): PgPool | string | false 
   if (direct === false || hasAll(direct, ["connect", "end"])) return direct as PgPool | false;
   if (typeof direct === "string") return environmentVariables.directUrl.option.check(name, direct) as string;
   throw invalid(
-    "directUrl must be a postgres:// URL or a pg.Pool that leads to PostgreSQL without the pooler, or false if there is none.",
+    "directUrl must be a postgres:// URL or a pg.Pool that leads to PostgreSQL without the pooler, or false if no such address exists.",
   );
 }
 

@@ -82,7 +82,7 @@ export interface Parts {
   readonly compose: Compose;
   readonly admission: Admission;
   readonly writer: OutboxWriter;
-  /** Joins the open transaction of a caller. Throws if it is none. */
+  /** Joins the open transaction of a caller. Throws if `tx` is not one. */
   readonly join: (tx: unknown) => Queryable;
   readonly sender: OptimisticSender;
   readonly flusher: Flusher;

@@ -37,7 +37,7 @@ async function setup(options: Partial<BusOptions> = {}) {
   const bus = createBus({ service: "shop", database: pool, log: false, outbox, ...options });
   onTestFinished(async () => void (await bus.stop()));
   const client = await pool.connect();
-  onTestFinished(() => void client.release());
+  onTestFinished(() => client.release());
   const publishTen = async (): Promise<void> => {
     await client.query("begin");
     for (let n = 0; n < 10; n++) await bus.publish(client, Noted, { n });

@@ -374,7 +374,7 @@ export class Worker {
   }
 
   async #stop(): Promise<StopResult> {
-    const { settings, observer, sender, wakeUp, admission, transport, database, direct } = this.#parts;
+    const { settings, observer, sender, wakeUp, admission, transport, database, leased, direct } = this.#parts;
     const { requests, sagaResults, personalTypes } = this.#parts;
     const beganMs = systemClock.monotonicMs();
     this.#endDrains.abort();
@@ -402,7 +402,8 @@ export class Worker {
       return this.#isLate ? TIMED_OUT : { clean: this.#isClean };
     };
     const result = await withDeadline(stopAll(), settings.shutdownTimeoutMs, () => TIMED_OUT);
-    await withDeadline(Promise.all([database.close(), direct.close()]), 1_000, () => []);
+    const databases = direct === leased ? [database] : [database, direct];
+    await withDeadline(Promise.all(databases.map((one) => one.close())), 1_000, () => []);
     observer.emit("worker.stopped", {
       worker: settings.worker,
       durationMs: systemClock.monotonicMs() - beganMs,

@@ -3426,16 +3426,36 @@ delete from "sagabox".member
       for update skip locked)
   returning id, worker;
 
--- sagabox.undefined.due
+-- sagabox.outbox.due: on the outbox
 select exists (
   select 1
     from "sagabox".relay_lane as lane
     cross join lateral (
-      select 1 from "sagabox".undefined as row
+      select 1 from "sagabox".outbox as row
         where row.lane = lane.lane and not coalesce((row.due_at > clock_timestamp()
             or row.lease_until > clock_timestamp()), false)
           and not exists (
-            select 1 from "sagabox".undefined as earlier
+            select 1 from "sagabox".outbox as earlier
+              where earlier.lane::bigint = (row.lane)::bigint and earlier.stream = row.stream and earlier.seq < row.seq
+                  and (earlier.due_at > clock_timestamp() or earlier.lease_until > clock_timestamp()))
+        limit 1
+    ) as due
+    where lane.scope = $1::integer and lane.owner is distinct from $2::text
+      and not exists (
+        select 1 from "sagabox".member
+          where id = lane.owner and not guest and lease_until > clock_timestamp())
+) as due;
+
+-- sagabox.queue.due: on the queue
+select exists (
+  select 1
+    from "sagabox".relay_lane as lane
+    cross join lateral (
+      select 1 from "sagabox".queue as row
+        where row.lane = lane.lane and not coalesce((row.due_at > clock_timestamp()
+            or row.lease_until > clock_timestamp()), false)
+          and not exists (
+            select 1 from "sagabox".queue as earlier
               where earlier.lane::bigint = (row.lane)::bigint and earlier.stream = row.stream and earlier.seq < row.seq
                   and (earlier.due_at > clock_timestamp() or earlier.lease_until > clock_timestamp()))
         limit 1

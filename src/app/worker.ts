@@ -374,7 +374,8 @@ export class Worker {
   }
 
   async #stop(): Promise<StopResult> {
-    const { settings, observer, sender, wakeUp, admission, transport, database, leased, direct } = this.#parts;
+    const { settings, observer, sender, wakeUp, admission, transport, database, leased, direct } =
+      this.#parts;
     const { requests, sagaResults, personalTypes } = this.#parts;
     const beganMs = systemClock.monotonicMs();
     this.#endDrains.abort();

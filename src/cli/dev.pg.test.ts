@@ -127,3 +127,29 @@ test(
     ]);
   },
 );
+
+test("dev sql creates tables and prints rows without psql, with the server of a running dev or one of its own", async () => {
+  const cwd = folder();
+  const sql = (...words: string[]) => startCli(["dev", "sql", ...words], { cwd }).ended;
+  expect(
+    await sql("create table orders (id text, at date); insert into orders values ('order-1', null)"),
+  ).toMatchObject({
+    code: 0,
+    stdout: "Done, no rows.\n",
+  });
+  const running = startCli(["dev"], { cwd });
+  await running.waitForOutput("Press Ctrl-C");
+  const found = await sql("select id, at, 7 as n from orders");
+  expect([found.code, found.stdout]).toEqual([
+    0,
+    ["id       at  n", "───────  ──  ─", "order-1  –   7", ""].join("\n"),
+  ]);
+  expect(found.stderr).toContain("PostgreSQL keeps running");
+  const wrong = await sql("select * from order_s");
+  expect([wrong.code, wrong.stdout]).toEqual([1, ""]);
+  expect(wrong.stderr).toContain('relation "order_s" does not exist');
+  expect(await sql("select 1", "select 2")).toMatchObject({ code: 2 });
+  expect(await startCli(["dev", "slq", "select 1"], { cwd }).ended).toMatchObject({ code: 2 });
+  running.child.kill("SIGINT");
+  expect(await running.ended).toMatchObject({ code: 0 });
+}, 90_000);

@@ -44,6 +44,24 @@ test("explain: a topic that nobody subscribed to is said to have no consumer", a
   );
 });
 
+test("explain: an event from before its consumer is not called finished, and the way to send it again is named", async () => {
+  const { bus, publish, explain, env } = await setup();
+  await bus.run();
+  const { id } = await publish("o1");
+  await until(async () => (await explain(id)).stdout.includes("outbox: sent"));
+  const later = createBus({ service: "later", database: env.DATABASE_URL, log: false });
+  onTestFinished(async () => void (await later.stop()));
+  later.on(Placed, { consumer: "late" }, () => undefined);
+  await later.run();
+  const { stdout } = await explain("--key", "o1");
+  expect(stdout).toMatch(
+    /^ {2}consumer late: not handled, it subscribed at .*, after the message was written$/m,
+  );
+  expect(stdout).toContain(
+    "What happens next: nothing. A consumer marked as not handled gets its message only if you republish it.",
+  );
+});
+
 test("explain: handled by one, failing for another, dead for a third, and then replayed, with each moment", async () => {
   const { bus, publish, explain } = await setup();
   let repaired = false;

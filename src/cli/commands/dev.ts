@@ -4,8 +4,10 @@ import { migrateSchema } from "../../admin/index.ts";
 import { startEmbeddedPostgres, type EmbeddedPostgres } from "../../embedded/index.ts";
 import { isSagaboxError, SagaboxError } from "../../errors/index.ts";
 import { every } from "../../runtime/index.ts";
+import type { Database } from "../../storage/index.ts";
 import { portValue, textValue, UsageError, type Command, type CommandInput, type Io } from "../command.ts";
 import { loadApp } from "../load-app.ts";
+import { table } from "../print.ts";
 import { runApp, type RunAppOptions } from "../run-app.ts";
 import { loadEnvironment, readSchemaName, withDatabase } from "../settings.ts";
 import { otherClients } from "../statements.ts";
@@ -16,13 +18,18 @@ export const dev: Command = {
   summary: "Run a local PostgreSQL for development, with the schema migrated, until Ctrl-C.",
   usage: [
     "dev [--app <module>] [--port <number>] [--data <folder>] [--database-port <number>] [--schema <name>]",
+    'dev sql "<statements>" [--data <folder>] [--database-port <number>]',
   ],
   details: `Data is kept in ./.sagabox between runs. The port stays the same unless another program has taken it, so an
 exported DATABASE_URL stays valid. With --app the application's worker runs as well.
 If DATABASE_URL is set, that database is used and no server is started.
 
-Example:
-  sagabox dev --app ./app.js`,
+\`sagabox dev sql\` runs SQL statements in one transaction and prints the rows of a single statement, for machines
+without psql. It uses the server of a running \`sagabox dev\`, or starts one until the statements are done.
+
+Examples:
+  sagabox dev --app ./app.js
+  sagabox dev sql "select * from orders"`,
   options: {
     app: { type: "string", value: "<module>", help: "File that exports the bus. Its worker runs too." },
     port: {
@@ -39,9 +46,7 @@ Example:
     schema: { type: "string", value: "<name>", help: "Database schema. Default: SAGABOX_SCHEMA or sagabox." },
   },
   async run(input, io) {
-    if (input.positionals.length > 0) {
-      throw new UsageError(`"sagabox dev" takes no argument, but got ${input.positionals.join(" ")}.`);
-    }
+    if (input.positionals.length > 0) return runSql(input, io);
     const port = portValue(input);
     const databasePort = portValue(input, "database-port", 1);
     const env = loadEnvironment(io);
@@ -77,6 +82,60 @@ Example:
     }
   },
 };
+
+async function runSql(input: CommandInput, io: Io): Promise<number> {
+  const [action, text, ...rest] = input.positionals;
+  if (action !== "sql") {
+    throw new UsageError(`"sagabox dev" takes no argument but sql, and got ${input.positionals.join(" ")}.`);
+  }
+  if (text === undefined || rest.length > 0) {
+    throw new UsageError('"sagabox dev sql" takes the SQL as one argument. Put it into quotes.');
+  }
+  const databasePort = portValue(input, "database-port", 1);
+  const env = loadEnvironment(io);
+  const notes: Io = { ...io, out: (text) => io.err(text) };
+  const server = env.databaseUrl === undefined ? await startServer(input, databasePort, notes) : undefined;
+  try {
+    const result = await withDatabase(server?.url ?? env.databaseUrl, (database) =>
+      queryOnce(database, text),
+    );
+    io.out(resultText(result, io.terminal?.columns));
+    return 0;
+  } finally {
+    if (server !== undefined) await stopServer(server, notes);
+  }
+}
+
+async function queryOnce(database: Database, text: string): Promise<readonly Row[]> {
+  const tx = await database.begin();
+  try {
+    // The driver returns a list of results, without rows of its own, for several statements.
+    const { rows = [] } = (await tx.query<Row>(text)) as { readonly rows?: readonly Row[] };
+    await tx.commit();
+    return rows;
+  } catch (error) {
+    await tx.rollback();
+    throw error;
+  }
+}
+
+type Row = Readonly<Record<string, unknown>>;
+
+function resultText(rows: readonly Row[], columns: number | undefined): string {
+  const [first] = rows;
+  if (first === undefined) return "Done, no rows.";
+  const headings = Object.keys(first);
+  const cells = rows.map((row) => headings.map((name) => cellText(row[name])));
+  return table(headings, cells, columns);
+}
+
+function cellText(value: unknown): string | null {
+  if (value === null || value === undefined) return null;
+  if (value instanceof Date) return value.toISOString();
+  return typeof value === "object"
+    ? JSON.stringify(value)
+    : String(value as string | number | bigint | boolean);
+}
 
 async function startServer(input: CommandInput, port: number | undefined, io: Io): Promise<EmbeddedPostgres> {
   const folder = resolve(io.cwd, textValue(input, "data") ?? ".sagabox");

@@ -128,8 +128,15 @@ function messageText({ message, standings, isMasked }: Explanation): string {
   ].join("\n");
 }
 
-function nextText({ next }: Findings): string {
-  if (next.length === 0) return "What happens next: nothing. Everything shown here is finished.";
+function nextText({ next, messages }: Findings): string {
+  if (next.length === 0) {
+    const wasPassedOver = messages.some(({ standings }) =>
+      standings.some(({ state }) => state === "not handled"),
+    );
+    return wasPassedOver
+      ? "What happens next: nothing. A consumer marked as not handled gets its message only if you republish it."
+      : "What happens next: nothing. Everything shown here is finished.";
+  }
   const steps = next.map(
     ({ of, state, why, next: then }) =>
       `${of}\n  ${state}, ${why.replaceAll("\n", "\n    ")}\n  → ${then.replaceAll("\n", "\n    ")}`,

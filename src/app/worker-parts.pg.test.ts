@@ -3,6 +3,8 @@ import { z } from "zod";
 import { temporaryDatabase } from "../../test/support/database.ts";
 import { until } from "../../test/support/relays.ts";
 import { command, event } from "../message/index.ts";
+import { sleep } from "../runtime/index.ts";
+import { MemoryTransport } from "../testing/memory-transport.ts";
 import { createBus } from "./create-bus.ts";
 import type { WorkerPart } from "../options/index.ts";
 
@@ -70,4 +72,46 @@ test("a request in a process without consumers says which part it needs", async 
     code: "BUS_NOT_RUNNING",
     message: expect.stringContaining('"consumers"'),
   });
+});
+
+test("consumers subscribe before the relay sends: the queue of a command exists when the command is sent", async () => {
+  const { pool } = await temporaryDatabase({ max: 40 });
+  const Pack = command("pack", { schema: z.object({ n: z.number() }), key: ({ n }) => `${n}` });
+  const transport = new MemoryTransport();
+  const steps: string[] = [];
+  const [subscribe, publish] = [transport.subscribe.bind(transport), transport.publish.bind(transport)];
+  transport.publish = (...args) => {
+    steps.push("publish");
+    return publish(...args);
+  };
+  transport.subscribe = async (...args) => {
+    // A relay that was already running would send within this time.
+    for (let waits = 0; waits < 50 && steps.length === 0; waits++) await sleep(20);
+    steps.push("subscribed");
+    return subscribe(...args);
+  };
+  const make = () =>
+    createBus({ service: "shop", database: pool, transport, log: false, outbox: { optimistic: false } });
+  const before = make();
+  onTestFinished(async () => void (await before.stop()));
+  await before.migrate();
+  await before.transaction((tx) => tx.publish(Pack, { n: 1 }));
+  const bus = make();
+  onTestFinished(async () => void (await bus.stop()));
+  const packed: number[] = [];
+  bus.on(Pack, { consumer: "packing" }, ({ data }) => void packed.push(data.n));
+  await bus.run();
+  await until(() => packed.length === 1);
+  expect(steps.slice(0, 2)).toEqual(["subscribed", "publish"]);
+});
+
+test("a consumer that cannot subscribe fails the start of the worker", async () => {
+  const { pool } = await temporaryDatabase({ max: 40 });
+  const transport = new MemoryTransport();
+  transport.subscribe = () => Promise.reject(new Error("no such exchange"));
+  const bus = createBus({ service: "shop", database: pool, transport, log: false });
+  onTestFinished(async () => void (await bus.stop()));
+  bus.on(Placed, { consumer: "books" }, () => undefined);
+  await bus.migrate();
+  await expect(bus.run()).rejects.toThrow("no such exchange");
 });

@@ -17,7 +17,13 @@ import { oneOf, type WorkerPart, workerParts } from "../options/index.ts";
 import type { OutboxSettings } from "../outbox/index.ts";
 import { Sweeper } from "../privacy/index.ts";
 import { parseReplyNotice } from "../requests/index.ts";
-import { type SupervisedService, Supervisor, systemClock, withDeadline } from "../runtime/index.ts";
+import {
+  type Service,
+  type SupervisedService,
+  Supervisor,
+  systemClock,
+  withDeadline,
+} from "../runtime/index.ts";
 import {
   assertMigrated,
   assertOwnSessions,
@@ -310,6 +316,7 @@ export class Worker {
       part: WorkerPart,
       ...services: readonly SupervisedService[]
     ): readonly SupervisedService[] => (this.#isRunning(part) ? services : []);
+    const consumers = new ConsumerStart(this.#consumers);
     return [
       asSupervised("vitals", new Vitals(this.#parts)),
       ...ifRunning(
@@ -329,7 +336,6 @@ export class Worker {
       ...(claimCheck.collector === undefined
         ? []
         : ifRunning("upkeep", asSupervised("collector", claimCheck.collector))),
-      ...ifRunning("relay", asSupervised("backlog", new Backlog(this.#parts)), asSupervised("relay", relay)),
       ...(depthWatch !== undefined && this.#isRunning("relay", "consumers", "sagas")
         ? [asSupervised("broker depth", depthWatch)]
         : []),
@@ -338,13 +344,19 @@ export class Worker {
       ),
       ...ifRunning("relay", asSupervised("schedule", mover)),
       asSupervised("notifications", hintListener(this.#parts)),
+      ...(this.#ledger === undefined ? [] : [asSupervised("crash ledger", this.#ledger)]),
+      stoppingFirst("consumers", consumers),
+      // After the consumers: a broker may refuse a command while its consumer has no queue there.
+      ...ifRunning("relay", asSupervised("backlog", new Backlog(this.#parts)), asSupervised("relay", relay)),
       ...ifRunning(
         "sagas",
         stoppingFirst("sagas", sagas.runner),
         asSupervised("saga backlog", new SagaBacklog(this.#parts)),
       ),
-      ...(this.#ledger === undefined ? [] : [asSupervised("crash ledger", this.#ledger)]),
-      ...this.#consumers.map((consumer) => stoppingFirst(`consumer ${consumer.name}`, consumer)),
+      asSupervised("subscriptions", {
+        start: () => consumers.assertSubscribed(),
+        stop: () => Promise.resolve(),
+      }),
       stoppingFirst("consumer watch", new ConsumerWatch({ consumers: this.#consumers, observer })),
       ...this.#createHealthServers(options).map((server) => asSupervised("health server", server)),
     ];
@@ -416,6 +428,36 @@ export class Worker {
 
 function listContracts(definitions: readonly ConsumerDefinition[]): AnyContract[] {
   return definitions.flatMap(({ handlers }) => Array.from(handlers.values(), ({ contract }) => contract));
+}
+
+/** How long the start of the relay and of sagas waits at most for the consumers to subscribe. */
+const MAX_SUBSCRIBE_MS = 5_000;
+
+/** Starts and stops all consumers of a worker together. */
+class ConsumerStart implements Service {
+  readonly #consumers: readonly Consumer[];
+  #subscribed: Promise<unknown> | undefined;
+
+  constructor(consumers: readonly Consumer[]) {
+    this.#consumers = consumers;
+  }
+
+  /** Resolves when all have subscribed, or after a few seconds, so that a slow broker does not keep the sagas waiting. */
+  async start(): Promise<void> {
+    this.#subscribed = Promise.all(this.#consumers.map((consumer) => consumer.start()));
+    await withDeadline(this.#subscribed, MAX_SUBSCRIBE_MS, () => undefined);
+  }
+
+  /** Throws if a consumer cannot subscribe, for another reason than a broker that cannot be reached. */
+  async assertSubscribed(): Promise<void> {
+    await this.#subscribed;
+  }
+
+  async stop(): Promise<void> {
+    const results = await Promise.allSettled(this.#consumers.map((consumer) => consumer.stop()));
+    const failed = results.find((result) => result.status === "rejected");
+    if (failed !== undefined) throw failed.reason;
+  }
 }
 
 /** Opens the transport. An unreachable broker does not prevent the start: published messages wait in the outbox. */

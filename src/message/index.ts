@@ -68,5 +68,5 @@ export {
 } from "./message-context.ts";
 export { formatTracestate, parseTracestate } from "./message-context.ts";
 export { upcast } from "./contract.ts";
-export { toWireData, toWireReply, validate, validateIgnoring, validateReply } from "./validate.ts";
-export { validateIfSync, wireSchema } from "./wire-form.ts";
+export { validate, validateIgnoring, validateReply } from "./validate.ts";
+export { toWireData, toWireReply, validateIfSync, wireSchema } from "./wire-form.ts";

@@ -1,8 +1,9 @@
 import { isDeepStrictEqual } from "node:util";
 import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { PayloadError } from "../errors/index.ts";
+import type { AnyContract } from "./contract.ts";
 import { encodeJson, formatPath, type Json } from "./json.ts";
-import { runSchema } from "./run-schema.ts";
+import { runSchema } from "./validate.ts";
 
 // The form of data between publisher and handler. A schema may transform, so it must run exactly once on the
 // way: the publisher passes its input, the handler gets its output. The wire carries data for which
@@ -253,4 +254,19 @@ function notRepeatable(what: string, path: Path): PayloadError {
       "(such as random ids) before you publish.",
     { issues: [{ path: formatPath(path), message }] },
   );
+}
+
+/**
+ * Returns the form in which the data of a message are sent, for data that the caller publishes. Throws
+ * PAYLOAD_INVALID, and PAYLOAD_NOT_JSON or PAYLOAD_NOT_REPEATABLE if the data cannot be sent.
+ */
+export function toWireData(contract: AnyContract, input: unknown): unknown {
+  return toWire(contract.schema, `${contract.kind} "${contract.name}"`, input);
+}
+
+/** Returns the form in which the reply to a command is sent. Without a reply schema the reply is dropped. */
+export function toWireReply(contract: AnyContract, reply: unknown): unknown {
+  return contract.reply === null
+    ? undefined
+    : toWire(contract.reply, `the reply to "${contract.name}"`, reply);
 }

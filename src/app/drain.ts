@@ -31,12 +31,12 @@ export interface DrainResult {
   readonly sent: number;
   /** Messages whose handler committed. */
   readonly handled: number;
-  /** Messages without effect: duplicates, and types that nobody here handles. */
+  /** Messages without effect: duplicates, and types without a handler here. */
   readonly skipped: number;
   /** Attempts to send or handle a message that failed and will be repeated later. */
   readonly retried: number;
   readonly deadLettered: number;
-  /** Transitions of sagas by timers, retries, local steps and pending input. Those of replies count as `handled`. */
+  /** Transitions of sagas by timers, retries, local steps and pending input. Transitions by replies count as `handled`. */
   readonly sagaTransitions: number;
   /** True if a limit ended the drain while more was due that no worker owns: call again. */
   readonly more: boolean;
@@ -67,7 +67,7 @@ export function readDrainOptions(options: DrainOptions): SettingsFrom<typeof dra
 
 /**
  * One pass over everything that is due: it moves scheduled messages, relays, handles, and runs sagas, until a round finds
- * nothing more. It works as a guest: it takes only lanes that nobody owns, while no worker runs.
+ * nothing more. It works as a guest: it takes only lanes without an owner, while no worker runs.
  */
 export class Drain {
   readonly #parts: Parts;

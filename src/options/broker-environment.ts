@@ -93,7 +93,7 @@ function readFileContents(name: string, path: string, readSecret: ReadSecret): s
 
 const brokers: readonly BrokerName[] = ["rabbitmq", "kafka", "nats"];
 
-/** Checks all environment variables, those of brokers included, and throws one error that lists every problem. */
+/** Checks all environment variables, also of brokers, and throws one error that lists every problem. */
 export function checkEnvironment(env: Environment, readSecret: ReadSecret = readSecretFromFile): void {
   const problems = [
     ...gatherEnvironment(env, readSecret).problems,

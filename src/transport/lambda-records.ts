@@ -62,7 +62,7 @@ interface LambdaSqsRecord {
   readonly eventSourceARN: string;
 }
 
-/** Reads the records of a Kafka event. Those of a partition are one group. */
+/** Reads the records of a Kafka event. The records of a partition are one group. */
 export function kafkaRecords({ records }: LambdaKafkaEvent): LambdaRecord[] {
   return Object.entries(records).flatMap(([partition, batch]) =>
     batch.map(({ topic, offset, key, value, headers = [] }) => ({
@@ -79,7 +79,7 @@ export function kafkaRecords({ records }: LambdaKafkaEvent): LambdaRecord[] {
   );
 }
 
-/** Reads the messages of a RabbitMQ event. Those of a queue are one group. Lambda repeats the whole batch if one fails. */
+/** Reads the messages of a RabbitMQ event. The messages of a queue are one group. Lambda repeats the whole batch if one fails. */
 export function rabbitmqRecords({ rmqMessagesByQueue }: LambdaRabbitmqEvent): LambdaRecord[] {
   return Object.entries(rmqMessagesByQueue).flatMap(([queue, messages]) =>
     messages.map(({ basicProperties: { contentType, messageId, headers }, data }) => ({
@@ -97,7 +97,7 @@ export function rabbitmqRecords({ rmqMessagesByQueue }: LambdaRabbitmqEvent): La
   );
 }
 
-/** Reads the messages of an SQS event. Message attributes are headers. Those of a FIFO message group are one group. */
+/** Reads the messages of an SQS event. Message attributes are headers. The messages of a FIFO message group are one group. */
 export function sqsRecords({ Records }: LambdaSqsEvent): LambdaRecord[] {
   return Records.map(({ messageId, body, attributes, messageAttributes, eventSourceARN }) => ({
     id: messageId,

@@ -22,7 +22,7 @@ export interface SagaAdmin {
   readonly audit: AuditWriter;
   /** The definition of a version, where it is known. With it an action is judged exactly as a worker will. */
   readonly definitionOf: (type: string, version: number) => SagaDefinition | undefined;
-  /** The names of all sagas that are known here, in whatever version. */
+  /** The names of all sagas of which some version is known here. */
   readonly names: () => readonly string[];
   /** All definitions that are known here, every version of them. */
   readonly known: () => readonly SagaDefinition[];

@@ -13,7 +13,7 @@ export interface TopicReading extends Sample {
   readonly oldestSeconds: number | null;
 }
 
-/** Decides what a reading says. A topic that may have messages nobody saw is unknown, not empty. Pure. */
+/** Decides what a reading says. A topic that may have messages outside the reading is unknown, not empty. Pure. */
 export function judgeReading(
   reading: TopicReading,
 ): Pick<Lag, "waiting" | "isEstimate" | "oldestAgeSeconds"> {

@@ -238,6 +238,20 @@ test(
   },
 );
 
+test("a client that sends more requests than the server lets wait is cut off at once", async () => {
+  const { server } = await setup({ answerDeadlineMs: 600_000 });
+  const one = "GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
+  const [few, many] = await Promise.all([
+    strangers(1, server.port ?? 0, one.repeat(20)),
+    strangers(1, server.port ?? 0, one.repeat(21)),
+  ]);
+  await expect.poll(() => server.connections).toBe(1);
+  const [socket] = few;
+  socket?.resume();
+  await once(socket as Socket, "data");
+  expect(many[0]?.destroyed).toBe(false); // it was the server that hung up
+});
+
 test("requests sent at once on one connection are answered in their order", async () => {
   const { server } = await setup({ metrics: { contentType: "text/plain", text: () => "up 1\n" } });
   const asked = ["/metrics", "/health/live", "/nothing", "/metrics"];

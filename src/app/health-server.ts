@@ -94,6 +94,8 @@ const LIMITS = {
  * and its request. Low enough for memory: each client that does not read its response holds one metrics page.
  */
 const MAX_CONNECTIONS = 200;
+/** How many requests of one connection may wait for their response. A client that sends more is cut off. */
+const MAX_PIPELINED = 20;
 const STOP_GRACE_MS = 1_000;
 
 /**
@@ -108,6 +110,8 @@ export class HealthServer implements Service {
   #starting: Promise<void> | undefined;
   /** The latest response of each connection; resolves when it has been sent. */
   readonly #lastAnswers = new WeakMap<Socket, Promise<unknown>>();
+  /** How many requests of each connection have no response yet. */
+  readonly #unanswered = new WeakMap<Socket, number>();
   /** The latest readiness check. `untilMs` is infinite while the check runs, so that all probes share it. */
   #cached: { untilMs: number; readonly readiness: Promise<Readiness> } | undefined;
 
@@ -162,11 +166,22 @@ export class HealthServer implements Service {
     this.#server = server;
   }
 
-  // Node emits pipelined requests at once. Serving them one by one keeps at most one page in memory for a client that does
-  // not read.
+  // Node emits pipelined requests at once. Serving them one by one, and only a few, keeps at most one page and a few requests
+  // in memory for a client that does not read.
   #enqueue(request: IncomingMessage, response: ServerResponse): void {
     const { socket } = request;
-    const sent = new Promise((resolve) => response.once("close", resolve));
+    const unanswered = (this.#unanswered.get(socket) ?? 0) + 1;
+    if (unanswered > MAX_PIPELINED) {
+      socket.destroy();
+      return;
+    }
+    this.#unanswered.set(socket, unanswered);
+    const sent = new Promise<void>((resolve) =>
+      response.once("close", () => {
+        this.#unanswered.set(socket, (this.#unanswered.get(socket) ?? 1) - 1);
+        resolve();
+      }),
+    );
     const previous = this.#lastAnswers.get(socket);
     this.#lastAnswers.set(socket, sent);
     if (previous === undefined) void this.#serve(request, response);

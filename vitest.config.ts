@@ -72,7 +72,7 @@ export default defineConfig({
           ...patient,
           ...sharedProcess,
           testTimeout: 30_000,
-          include: ["src/**/*.test.ts", "test/properties/**/*.test.ts"],
+          include: ["src/**/*.test.ts", "ui/src/**/*.test.ts", "test/properties/**/*.test.ts"],
           exclude: ["**/*.pg.test.ts", "**/*.broker.test.ts"],
         },
       },

@@ -53,7 +53,18 @@ await bundle.write({
   sourcemapExcludeSources: true,
 });
 await bundle.close();
+buildPages();
 chmodSync(join(root, bin.sagabox), 0o755);
+
+/** The pages of the dashboard, from ui/ into dist/dashboard/ui. */
+function buildPages() {
+  const vite = join(root, "node_modules/vite/bin/vite.js");
+  const { status: built } = spawnSync(process.execPath, [vite, "build", "ui", "--logLevel", "warn"], {
+    cwd: root,
+    stdio: "inherit",
+  });
+  if (built !== 0) process.exit(built ?? 1);
+}
 
 /** The entries of package.json, as a map from the name of the built file to its source. */
 function entries() {

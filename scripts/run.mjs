@@ -21,7 +21,9 @@ const reporters = () => {
 };
 
 const run = {
-  typecheck: (say) => tool("typescript/bin/tsc", ["-p", "tsconfig.json"], { say }),
+  typecheck: async (say) =>
+    (await tool("typescript/bin/tsc", ["-p", "tsconfig.json"], { say })) ||
+    (await tool("typescript/bin/tsc", ["-p", "ui/tsconfig.json"], { say })),
   lint: (say) => tool("oxlint/bin/oxlint", ["--type-aware", "--deny-warnings"], { say }),
   format: (say) => tool("prettier/bin/prettier.cjs", ["--check", "--log-level", "warn", "."], { say }),
   knip: (say) => tool("knip/bin/knip.js", [], { say }),

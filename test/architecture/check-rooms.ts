@@ -56,3 +56,18 @@ function checkPackage(
   const allowed = [...(room.packages ?? []), ...types].join(", ") || "none";
   return `imports the package ${packageName}; packages ${name} may import: ${allowed}`;
 }
+
+const UI_PACKAGES = ["preact", "preact/hooks", "@preact/signals", "uplot"];
+
+/** What in this file of ui/ is more than pages may know: their own files, their packages, and the types of the API. */
+export function checkUi(file: SourceFile): Violation[] {
+  return readImports(file).flatMap(({ specifier, typeOnly, line }) => {
+    const target = specifier.startsWith(".") ? posix.join(posix.dirname(file.path), specifier) : specifier;
+    const isOwn =
+      target.startsWith("ui/src/") || UI_PACKAGES.includes(target) || target === "uplot/dist/uPlot.min.css";
+    const isContract = typeOnly && target === "src/dashboard/api-types.ts";
+    if (isOwn || isContract) return [];
+    const problem = `imports ${target}; pages import their own files, ${UI_PACKAGES.join(", ")}, and types of src/dashboard/api-types.ts`;
+    return [{ path: file.path, line, problem }];
+  });
+}

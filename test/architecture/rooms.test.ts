@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import { expect, test } from "vitest";
-import { checkRooms } from "./check-rooms.ts";
+import { checkRooms, checkUi } from "./check-rooms.ts";
 import { rooms } from "./rooms.ts";
 import { filesBelow, isTest, readImports, show } from "./source-file.ts";
 
@@ -89,4 +89,21 @@ test("an import in a comment or a string does not count", () => {
 
 test("a file in a folder the table does not know is found", () => {
   expect(problems("src/utils/x.ts", "")).toEqual([expect.stringContaining("belongs to no room")]);
+});
+
+test("the pages of the dashboard know only their own files and the types of the API", () => {
+  const pages = [...filesBelow("ui/src", ".ts"), ...filesBelow("ui/src", ".tsx")].filter(
+    ({ path }) => !isTest(path),
+  );
+  expect(pages.length).toBeGreaterThan(20);
+  expect(show(pages.flatMap(checkUi))).toEqual([]);
+});
+
+test.each([
+  'import { routes } from "../../../src/dashboard/routes.ts";',
+  'import { Role } from "../../../src/dashboard/api-types.ts";',
+  'import { readFileSync } from "node:fs";',
+  'import React from "react";',
+])("planted in a page, %s is found", (text) => {
+  expect(checkUi({ path: "ui/src/pages/x.tsx", text })).toHaveLength(1);
 });

@@ -108,7 +108,7 @@ function Letter({ letter }: { letter: DeadLetterView }): JSX.Element {
 
 function History({ letter }: { letter: DeadLetterView }): JSX.Element {
   return (
-    <Panel title="What was tried before">
+    <Panel title="What was tried before" class="all">
       {letter.others.length === 0 && letter.edits.length === 0 && letter.history.length === 0 ? (
         <Empty title="Nothing was tried with this message." />
       ) : (

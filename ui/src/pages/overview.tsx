@@ -149,7 +149,7 @@ function Figures({ view }: { view: OverviewView }): JSX.Element {
         href={hrefTo(["consumers"])}
       />
       <Figure
-        title="Waiting to be sent"
+        title="Waiting"
         value={formatCount(outbox.waiting)}
         unit={outbox.oldestDueSeconds === null ? "none is due" : `oldest ${formatSeconds(late)}`}
         tone={late > 60 ? "warn" : undefined}

@@ -155,10 +155,10 @@ function ReplayPlan({ plan }: { plan: ReplayPlanView }): JSX.Element {
       <ol class="stages">
         {plan.stages.map(({ name, perSecond, count }, index) => (
           <li key={index}>
-            <strong>
-              {name}: {count === null ? "all that remain" : formatNumber(count)}, {formatNumber(perSecond)}{" "}
-              per second
-            </strong>
+            <strong>{name}</strong>
+            <p>
+              {count === null ? "all that remain" : formatNumber(count)}, {formatNumber(perSecond)} per second
+            </p>
             <p class="muted small">{STAGES[name]}</p>
           </li>
         ))}

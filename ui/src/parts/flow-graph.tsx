@@ -21,9 +21,9 @@ interface Edge {
   readonly isFailure: boolean;
 }
 
-const WIDTH = 190;
+const WIDTH = 172;
 const HEIGHT = 52;
-const GAP_X = 56;
+const GAP_X = 44;
 const GAP_Y = 16;
 
 export function FlowGraph({ flow }: { flow: FlowView }): JSX.Element {
@@ -75,7 +75,7 @@ function layOut(flow: FlowView): { boxes: Box[]; edges: Edge[]; width: number; h
     const id = `event ${type}`;
     const recent = counts.get(type);
     const role = flow.begins.includes(type) ? "begins · " : flow.ends.includes(type) ? "ends · " : "";
-    const note = `${role}${recent === undefined ? "not recorded" : `${formatCount(recent)} in the last hour`}`;
+    const note = `${role}${recent === undefined ? "not recorded" : `${formatCount(recent)} an hour`}`;
     if (!boxes.has(id)) {
       boxes.set(id, {
         id,

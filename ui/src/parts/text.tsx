@@ -10,8 +10,8 @@ import { zone } from "../preferences.ts";
 export function Time({ at, age = false }: { at: string | null | undefined; age?: boolean }): JSX.Element {
   if (at === null || at === undefined) return <span class="none">–</span>;
   return (
-    <span class="nowrap">
-      <time dateTime={at} title={formatBoth(at)}>
+    <span>
+      <time class="nowrap" dateTime={at} title={formatBoth(at)}>
         {formatTime(at, zone.value, nowMs.value)}
       </time>
       {age && (

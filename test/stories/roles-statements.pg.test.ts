@@ -107,7 +107,7 @@ const runs: readonly (readonly [RoleName, Extra[], Statement[]])[] = [
     [],
     [
       ...all(overviewStatements(schema)),
-      ...all(outbox, ["retryNow"]),
+      ...all(outbox, ["retryNow", "scheduledByKey"]),
       outbox.list(false),
       outbox.scheduled(false),
     ],
@@ -116,7 +116,16 @@ const runs: readonly (readonly [RoleName, Extra[], Statement[]])[] = [
   ["viewer", [], all(explainStatements(schema, false))],
   ["viewer", [], [...all(hiddenFind), ...hiddenFindBy.map((by) => hiddenFind.messages(by))]],
   ["operator", [], [...all(openFind), openFind.messages("key"), openFind.messages("traceId")]],
-  ["operator", [], [outbox.list(true), outbox.scheduled(true), outbox.retryNow, consumers.list(true)]],
+  [
+    "operator",
+    [],
+    [
+      ...only(outbox, ["retryNow", "scheduledByKey"]),
+      outbox.list(true),
+      outbox.scheduled(true),
+      consumers.list(true),
+    ],
+  ],
   ["operator", [], only(subscribeStatements(schema), ["retire", "lockSubscriptions", "patience"])],
   ["privacy", [], [...all(privacy), auditStatements(schema).write]],
 ];

@@ -132,7 +132,10 @@ const sure = ["--yes", ...why];
 
 /** At least one for every action of every command; a test fails for one without. In an order in which all can be done. */
 export const cliSamples: Readonly<Record<string, readonly CliSample[]>> = {
-  dev: [{ argv: [], makesSchema: true, silent: true }],
+  dev: [
+    { argv: [], makesSchema: true, silent: true },
+    { argv: ["sql", "select count(*) from sagabox.message"], makesSchema: true, silent: true },
+  ],
   worker: [{ argv: ["--app", "<saga-app>", "--port", "0"], ownProcess: true, silent: true }],
   migrate: [
     { argv: ["status"], makesSchema: true },

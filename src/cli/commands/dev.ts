@@ -15,6 +15,7 @@ import { listenForStop, type StopSignals } from "../stop-signals.ts";
 
 export const dev: Command = {
   name: "dev",
+  actions: ["sql"],
   summary: "Run a local PostgreSQL for development, with the schema migrated, until Ctrl-C.",
   usage: [
     "dev [--app <module>] [--port <number>] [--data <folder>] [--database-port <number>] [--schema <name>]",

@@ -5094,8 +5094,10 @@ select instance.id, instance.saga_type as type, instance.definition_version, ins
 -- sagabox.saga.started
 select awaited.nr::integer as nr, instance.id
   from unnest($1::text::text[], $2::text::text[]) with ordinality as awaited (saga_type, key, nr)
-  join "sagabox".saga_instance as instance
-  on instance.correlation_id = awaited.key and instance.saga_type = awaited.saga_type;
+  cross join lateral (
+    select id from "sagabox".saga_instance
+      where saga_type = awaited.saga_type and correlation_id = awaited.key
+        offset 0) as instance;
 
 -- sagabox.saga.ended
 select instance.id, instance.saga_type as type, instance.definition_version, instance.correlation_id, instance.status,

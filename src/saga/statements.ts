@@ -58,13 +58,16 @@ export function sagaStatements(schema: string) {
       "sagabox.saga.read",
       `select ${columns} from ${schema}.saga_instance as instance where instance.id = $1::text`,
     ),
-    // Of the types and keys whose result a caller waits for: the number and the id of those that were started.
+    // Of the types and keys whose result a caller waits for: the number and the id of those that were started. Finds each
+    // instance by its index, whatever the statistics are.
     started: defineStatement(
       "sagabox.saga.started",
       `select awaited.nr::integer as nr, instance.id
          from unnest($1::text::text[], $2::text::text[]) with ordinality as awaited (saga_type, key, nr)
-         join ${schema}.saga_instance as instance
-           on instance.correlation_id = awaited.key and instance.saga_type = awaited.saga_type`,
+        cross join lateral (
+          select id from ${schema}.saga_instance
+           where saga_type = awaited.saga_type and correlation_id = awaited.key
+          offset 0) as instance`,
     ),
     // Of the instances whose result a caller waits for: those that have ended, or wait for an operator.
     ended: defineStatement(

@@ -254,6 +254,7 @@ function sagas(): PathStatement[] {
     plain(sql.collect, "s-1", "type", "key-100"),
     plain(sql.idOf, "type", "key-100"),
     plain(sql.meet, "type", "key"),
+    plain(sql.started, "{type,type}", "{key-100,key-200}"),
     plain(sql.load, "s-100"),
     plain(sql.read, "s-100"),
     plain(sql.loadByKey, "type", "key-100"),

@@ -19,7 +19,22 @@ export const ROOMS_OFF_PATH: readonly string[] = [
 
 /** Other statements that are not on the path of a message, and why their plans may depend on statistics. */
 export const OFF_PATH: Readonly<Record<string, string>> = {
-  ...because("read no table", ["can_write", "check_mark", "notify", "ping", "set_config"]),
+  ...because("read no table", [
+    "can_write",
+    "check_mark",
+    "end_session",
+    "enter_transaction",
+    "notify",
+    "ping",
+    "read_transaction_end",
+    "read_transaction_id",
+    "set_config",
+    "set_local",
+  ]),
+  ...because("ask at the end of a drain whether more waits, with one look into each lane", [
+    "outbox.due",
+    "queue.due",
+  ]),
   ...because("read members and lanes, which are few", [
     "lanes.acquire",
     "lanes.dismiss",

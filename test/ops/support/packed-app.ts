@@ -21,6 +21,7 @@ const sources = [
   "LICENSE",
   "CHANGELOG.md",
   "src",
+  "ui",
   "scripts",
   "tsconfig.json",
   "tsconfig.build.json",
@@ -49,8 +50,9 @@ export function pack(folder: string, root = checkout): string {
   try {
     for (const name of sources) cpSync(join(root, name), join(copy, name), { recursive: true });
     mkdirSync(join(copy, "node_modules"));
-    for (const tool of ["typescript", "rolldown"])
-      symlinkSync(join(root, "node_modules", tool), join(copy, "node_modules", tool));
+    mkdirSync(join(copy, "node_modules/@preact"));
+    for (const name of ["typescript", "rolldown", "vite", "preact", "@preact/signals", "uplot"])
+      symlinkSync(join(root, "node_modules", name), join(copy, "node_modules", name));
     execFileSync(process.execPath, ["scripts/build.mjs"], { cwd: copy, stdio: "pipe" });
     const text = execFileSync("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", folder], {
       cwd: copy,

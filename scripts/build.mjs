@@ -1,6 +1,7 @@
 // Builds the package: src → dist. Every entry of package.json becomes one bundled file; code that entries share goes into
 // dist/chunks. One file per source made `import "sagabox"` slow: Node reads and links several hundred modules one by one.
-// White space and comments are removed, names are kept, and source maps lead back to src, which the package ships.
+// White space and comments are removed and local variables get short names. Functions and classes keep theirs, so stack
+// traces stay readable, and source maps lead back to src, which the package ships.
 // Declarations stay one file per source, in dist/types.
 import { spawnSync } from "node:child_process";
 import { chmodSync, readFileSync, rmSync } from "node:fs";
@@ -48,7 +49,11 @@ await bundle.write({
       },
     ],
   },
-  minify: { mangle: false, compress: true, codegen: { removeWhitespace: true } },
+  minify: {
+    mangle: { toplevel: false, keepNames: true },
+    compress: true,
+    codegen: { removeWhitespace: true },
+  },
   sourcemap: true,
   sourcemapExcludeSources: true,
 });
